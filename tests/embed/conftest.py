@@ -18,13 +18,13 @@ from entourage.training.images import NO_AUGMENTATION
 
 @pytest.fixture(scope="session")
 def toys() -> ModuleType:
-    """A small network and small images, for tests of training."""
+    """Module with a small network and small images."""
     return toys_module
 
 
 @pytest.fixture(scope="session")
 def image_folder(toys: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Eight classes of eight images, CLASS/IMAGE, and one file that is no image."""
+    """Folder CLASS/IMAGE of eight classes with eight images each, and one file that is not an image."""
     folder = tmp_path_factory.mktemp("data") / "toys"
     pixels, labels = toys.images(classes=8, each=8)
     for number, (image, label) in enumerate(zip(pixels, labels, strict=True)):
@@ -37,7 +37,7 @@ def image_folder(toys: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(scope="session")
 def recipe(toys: ModuleType) -> Recipe:
-    """A few epochs on toys."""
+    """Recipe of four epochs for the toy images."""
     return Recipe(
         size=toys.SIDE,
         classes_per_batch=4,
@@ -50,7 +50,7 @@ def recipe(toys: ModuleType) -> Recipe:
 
 @contextmanager
 def toy_backbones(toys: ModuleType) -> Iterator[None]:
-    """Wherever a backbone is loaded by name, the toy comes: with its own weights, or with others to be replaced."""
+    """Replace `load_backbone` by the toy backbone; `pretrained=False` gives other weights."""
 
     def load(name: str, device: str = "cpu", *, frozen: bool = True, pretrained: bool = True) -> Backbone:
         backbone: Backbone = toys.backbone(0 if pretrained else 1)
@@ -70,7 +70,7 @@ def _toy_backbones(toys: ModuleType) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def trained(toys: ModuleType, image_folder: Path, recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a run with two members on the toy images."""
+    """Folder of a run with two members on the toy images."""
     out = tmp_path_factory.mktemp("runs") / "run"
     config = TrainConfig(str(image_folder), out, recipe, "toy", ensemble=2, hold_out=0.25, device="cpu", progress=False)
     with toy_backbones(toys):

@@ -1,4 +1,4 @@
-"""K-means against scikit-learn's and where it could go astray."""
+"""K-means compared with scikit-learn, and edge cases."""
 
 import numpy as np
 import pytest
@@ -25,31 +25,31 @@ def inertia(points: Tensor, assignment: Tensor) -> float:
 
 
 @pytest.mark.parametrize("draws", [256, 3], ids=["one seed at a time", "many at once"])
-def test_it_finds_clusters_as_tight_as_scikit_learns(draws: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inertia_matches_scikit_learn(draws: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clustering, "SEEDING_ROUNDS", draws)
     points, _ = blobs(600, 8, 12, 0.7)
     ours = np.mean([inertia(points, k_means(points, 12, seed=seed, n_init=1)) for seed in range(5)])
     theirs = np.mean([KMeans(12, n_init=1, random_state=seed).fit(points.numpy()).inertia_ for seed in range(5)])
-    assert ours < 1.03 * theirs  # over seeds, both spread by about one percent
+    assert ours < 1.03 * theirs  # the spread over seeds is about one per cent
 
 
-def test_seeds_are_chosen_well_where_all_points_are_about_as_far_from_each_other() -> None:
-    # In 200 dimensions chance alone would seed many of 30 groups twice; scikit-learn's seeds find 28 or more.
+def test_seeding_in_high_dimensions_covers_the_clusters() -> None:
+    # In 200 dimensions random seeds would miss many of 30 clusters; those of scikit-learn cover 28 or more.
     points, label = blobs(900, 200, 30, 0.6)
     seeds = clustering._kmeans_plus_plus(points, 30, torch.Generator().manual_seed(0))
     assert len(label[torch.cdist(seeds, points).argmin(dim=1)].unique()) >= 28
 
 
-def test_several_starts_find_what_a_single_one_may_miss() -> None:
+def test_several_starts_avoid_local_optima() -> None:
     points, _ = blobs(300, 2, 20, 0.05)
     theirs = min(KMeans(20, n_init=10, random_state=seed).fit(points.numpy()).inertia_ for seed in range(3))
     single = [inertia(points, k_means(points, 20, seed=seed, n_init=1)) for seed in range(6)]
     several = [inertia(points, k_means(points, 20, seed=seed)) for seed in range(6)]
-    assert max(single) > 1.3 * theirs  # two groups in one cluster, one group in two
+    assert max(single) > 1.3 * theirs  # two true clusters are merged, and one is divided
     assert max(several) < 1.01 * theirs
 
 
-def test_starts_grow_fewer_where_they_cost_much() -> None:
+def test_default_number_of_starts_decreases_with_cost() -> None:
     assert clustering.default_n_init(300, 10, 64) == 10
     assert clustering.default_n_init(6_000, 100, 512) == 10
     assert clustering.default_n_init(60_000, 14, 512) == 3
@@ -64,21 +64,21 @@ def test_as_many_clusters_as_points() -> None:
     assert sorted(k_means(points, 40).tolist()) == list(range(40))
 
 
-def test_every_point_is_with_its_nearest_centre_and_every_centre_is_a_mean() -> None:
+def test_converged_points_are_assigned_to_the_nearest_mean() -> None:
     points, _ = blobs(300, 3, 5, 0.8)
     assignment = k_means(points.double(), 5, tol=0.0)
     centres = torch.stack([points.double()[assignment == c].mean(dim=0) for c in range(5)])
     assert torch.equal(torch.cdist(points.double(), centres).argmin(dim=1), assignment)
 
 
-def test_clear_groups_are_found_far_from_the_origin() -> None:
+def test_separated_clusters_far_from_the_origin() -> None:
     points, label = blobs(200, 4, 6, 0.01)
-    assignment = k_means(points + 3e4, 6)  # float32 still tells them apart there, but not their squares
+    assignment = k_means(points + 3e4, 6)  # the points are distinct in float32 there, their squares are not
     assert len(torch.unique(torch.stack([assignment, label]), dim=1).T) == 6
 
 
 @pytest.mark.parametrize("k", [1, 2, 7])
-def test_more_clusters_than_different_points(k: int) -> None:
+def test_more_clusters_than_distinct_points(k: int) -> None:
     points = torch.tensor([[0.0, 1.0], [5.0, 5.0]]).repeat_interleave(4, dim=0)
     assignment = k_means(points, k)
     assert assignment.shape == (8,)
@@ -92,18 +92,18 @@ def test_empty_cluster_moves_to_the_farthest_point() -> None:
     torch.testing.assert_close(means, torch.tensor([[13.25], [50.0]]))
 
 
-def test_the_seed_decides() -> None:
+def test_equal_seeds_give_equal_results() -> None:
     points, _ = blobs(200, 4, 20, 2.0)
     assert torch.equal(k_means(points, 20, seed=3), k_means(points, 20, seed=3))
     assert not torch.equal(k_means(points, 20, seed=3), k_means(points, 20, seed=4))
 
 
 @pytest.mark.parametrize("k", [0, 9])
-def test_no_clusters_or_too_many_are_refused(k: int) -> None:
+def test_n_clusters_out_of_range_raises(k: int) -> None:
     with pytest.raises(ValueError, match=f"n_clusters is {k}; expected 1 to 8"):
         k_means(torch.zeros(8, 2), k)
 
 
-def test_a_seed_that_is_no_number_is_refused() -> None:
+def test_non_integer_seed_raises() -> None:
     with pytest.raises(ValueError, match=r"^seed is 'a'; expected a whole number$"):
         k_means(torch.randn(8, 2), 2, seed="a")  # type: ignore[arg-type]

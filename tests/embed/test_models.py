@@ -1,4 +1,4 @@
-"""The network: embeddings and logits side by side, an optional embedding layer, frozen statistics."""
+"""Outputs, embedding layer and frozen batch normalisation of the embedding network."""
 
 from types import ModuleType
 
@@ -14,28 +14,28 @@ def images() -> Tensor:
     return torch.randn(5, 3, 20, 20, generator=torch.Generator().manual_seed(0))
 
 
-def test_without_an_embedding_layer_the_features_are_the_embedding(toys: ModuleType, images: Tensor) -> None:
+def test_features_are_the_embedding_without_embedding_layer(toys: ModuleType, images: Tensor) -> None:
     backbone = toys.backbone()
     network = build_network(backbone, 3).eval()
-    seen = network(images)
+    output = network(images)
     assert network.embedding_size == 8
-    torch.testing.assert_close(seen.embeddings, backbone.module(images))
-    torch.testing.assert_close(seen.logits, network.head(seen.embeddings))
-    assert torch.equal(network.embed(images), seen.embeddings)
+    torch.testing.assert_close(output.embeddings, backbone.module(images))
+    torch.testing.assert_close(output.logits, network.head(output.embeddings))
+    assert torch.equal(network.embed(images), output.embeddings)
 
 
 @pytest.mark.parametrize("head", ["linear", "cosine", "centres"])
-def test_an_embedding_layer_comes_between(toys: ModuleType, images: Tensor, head: str) -> None:
+def test_embedding_layer_follows_the_features(toys: ModuleType, images: Tensor, head: str) -> None:
     network = build_network(toys.backbone(), 3, embedding_size=4, head=head, scale=7.0).eval()  # type: ignore[arg-type]
-    seen = network(images)
-    assert seen.embeddings.shape == (5, 4)
-    assert seen.logits.shape == (5, 3)
-    torch.testing.assert_close(seen.embeddings, network.project(network.body(images)))
+    output = network(images)
+    assert output.embeddings.shape == (5, 4)
+    assert output.logits.shape == (5, 3)
+    torch.testing.assert_close(output.embeddings, network.project(network.body(images)))
     if head != "linear":
-        assert seen.logits.abs().max() <= 7
+        assert output.logits.abs().max() <= 7
 
 
-def test_frozen_statistics_stay_while_weights_learn(toys: ModuleType, images: Tensor) -> None:
+def test_frozen_statistics_are_constant_while_weights_are_trained(toys: ModuleType, images: Tensor) -> None:
     for frozen in (True, False):
         network = EmbeddingNetwork(toys.ToyBody(), 8, 3, freeze_norm=frozen).train()
         norm = next(m for m in network.modules() if isinstance(m, nn.BatchNorm2d))

@@ -1,4 +1,4 @@
-"""Embeddings of decoded images, and ensembles of them."""
+"""Embeddings of decoded images and of ensembles."""
 
 from types import ModuleType
 
@@ -12,7 +12,7 @@ from entourage.training.images import ImageBank
 
 
 @pytest.mark.parametrize("batch", [4, 1000])
-def test_rows_are_embedded_in_their_order(toys: ModuleType, batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_embedded_in_order(toys: ModuleType, batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(represent.BATCH_SIZES, "cpu", batch)
     backbone = toys.backbone()
     network = build_network(backbone, 3).eval()
@@ -26,15 +26,15 @@ def test_rows_are_embedded_in_their_order(toys: ModuleType, batch: int, monkeypa
     assert embed_rows(network, ImageBank(pixels), rows[:0], backbone.preprocessing).shape == (0, 8)
 
 
-def test_the_middle_of_larger_images_is_taken() -> None:
+def test_larger_images_are_centre_cropped() -> None:
     pixels = torch.arange(2 * 3 * 6 * 8).view(2, 3, 6, 8)
     torch.testing.assert_close(center_crop(pixels, (4, 4)), pixels[:, :, 1:5, 2:6])
     assert torch.equal(center_crop(pixels, (6, 8)), pixels)
-    with pytest.raises(ValueError, match="images of 6 x 8 pixels for a network that looks at 7 x 7; decode larger"):
+    with pytest.raises(ValueError, match="pixels: images of 6 x 8; expected 7 x 7 or more"):
         center_crop(pixels, (7, 7))
 
 
-def test_the_cosines_of_an_ensemble_are_the_means_of_its_networks() -> None:
+def test_ensemble_cosines_are_the_means_of_its_networks() -> None:
     generator = torch.Generator().manual_seed(0)
     parts = [torch.randn(6, d, generator=generator) * 10.0**d for d in (3, 5, 4)]
     joined = concatenate_embeddings(parts)
@@ -44,6 +44,6 @@ def test_the_cosines_of_an_ensemble_are_the_means_of_its_networks() -> None:
 
 
 @pytest.mark.parametrize("counts", [(), (3, 4)])
-def test_an_ensemble_must_be_of_the_same_items(counts: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match=r"embeddings of (none|3, 4) items; expected one or more networks'"):
+def test_different_numbers_of_items_raise(counts: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=r"parts: embeddings of (none|3, 4) items; expected one or more networks"):
         concatenate_embeddings([torch.zeros(count, 2) for count in counts])

@@ -1,4 +1,4 @@
-"""Classifiers: a cosine is a cosine, in every precision."""
+"""Logits, initialisation, gradients and validation of the classifiers."""
 
 import math
 
@@ -17,7 +17,7 @@ def test_logits_are_scaled_cosines() -> None:
     torch.testing.assert_close(cosine_logits(embeddings, vectors, 4.0), 4 * expected)
 
 
-def test_the_length_of_embeddings_and_class_vectors_is_not_seen() -> None:
+def test_logits_are_invariant_to_lengths() -> None:
     torch.manual_seed(0)
     head, embeddings = CosineHead(7, 3, scale=10.0), torch.randn(5, 7)
     before = head(embeddings)
@@ -27,20 +27,20 @@ def test_the_length_of_embeddings_and_class_vectors_is_not_seen() -> None:
     torch.testing.assert_close(head(100 * embeddings), before)
 
 
-def test_class_vectors_start_at_about_length_one_in_any_direction() -> None:
+def test_class_vectors_are_initialised_with_about_unit_length() -> None:
     torch.manual_seed(0)
     weight = CosineHead(1280, 100).weight
     torch.testing.assert_close(weight.norm(dim=1), torch.ones(100), rtol=0, atol=0.15)  # 1/sqrt(2 d) is 0.02
     assert nn.functional.normalize(weight).mean(dim=0).norm() < 0.2
 
 
-def test_one_centre_a_class_is_a_cosine() -> None:
+def test_one_centre_per_class_equals_the_cosine_head() -> None:
     torch.manual_seed(0)
     head, embeddings = MultiCenterHead(7, 3, scale=4.0, centers_per_class=1), torch.randn(5, 7)
     torch.testing.assert_close(head(embeddings), cosine_logits(embeddings, head.centre_vectors[:, 0], 4.0))
 
 
-def test_the_nearest_centres_of_a_class_count_most() -> None:
+def test_centres_are_weighted_by_softmax() -> None:
     torch.manual_seed(0)
     head, embeddings = (
         MultiCenterHead(7, 3, scale=4.0, centers_per_class=2, gamma=0.3).double(),
@@ -55,7 +55,7 @@ def test_the_nearest_centres_of_a_class_count_most() -> None:
             assert float(logits[n, m]) == pytest.approx(4 * expected, rel=1e-12)
 
 
-def test_all_centres_learn() -> None:
+def test_all_centres_receive_gradients() -> None:
     torch.manual_seed(0)
     head = MultiCenterHead(7, 3, centers_per_class=4)
     nn.functional.cross_entropy(head(torch.randn(6, 7)), torch.arange(6) % 3).backward()
@@ -63,7 +63,7 @@ def test_all_centres_learn() -> None:
     assert (head.centre_vectors.grad.norm(dim=2) > 0).all()
 
 
-def test_a_class_vector_is_the_mean_direction_of_its_centres() -> None:
+def test_weight_is_the_mean_direction_of_the_centres() -> None:
     head = MultiCenterHead(2, 1, centers_per_class=2)
     with torch.no_grad():
         head.centre_vectors.copy_(torch.tensor([[[3.0, 0.0], [0.0, 0.1]]]))
@@ -72,7 +72,7 @@ def test_a_class_vector_is_the_mean_direction_of_its_centres() -> None:
 
 
 @pytest.mark.parametrize("kind", ["cosine", "centres"])
-def test_autocast_keeps_the_digits_of_a_cosine(kind: HeadKind) -> None:
+def test_autocast_does_not_reduce_precision(kind: HeadKind) -> None:
     torch.manual_seed(0)
     head, embeddings = make_head(kind, 64, 3), torch.randn(5, 64)
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -84,14 +84,14 @@ def test_autocast_keeps_the_digits_of_a_cosine(kind: HeadKind) -> None:
 @pytest.mark.parametrize(
     ("kind", "made"), [("linear", nn.Linear), ("cosine", CosineHead), ("centres", MultiCenterHead)]
 )
-def test_all_kinds_have_a_row_a_class(kind: str, made: type[nn.Module]) -> None:
+def test_weight_has_one_row_per_class(kind: str, made: type[nn.Module]) -> None:
     head = make_head(kind, 7, 3)  # type: ignore[arg-type]
     assert isinstance(head, made)
     assert head.weight.shape == (3, 7)
     assert head(torch.zeros(2, 7)).shape == (2, 3)
 
 
-def test_bad_heads_are_refused() -> None:
+def test_invalid_heads_raise() -> None:
     with pytest.raises(ValueError, match="head is 'mlp'; expected linear, cosine or centres"):
         make_head("mlp", 7, 3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"scale is 0.0; expected a finite number above 0"):
@@ -113,5 +113,5 @@ def test_bad_heads_are_refused() -> None:
         CosineHead(0, 3)
 
 
-def test_default_is_ten_centres() -> None:
+def test_default_number_of_centres_is_ten() -> None:
     assert MultiCenterHead(7, 3).centre_vectors.shape == (3, 10, 7)

@@ -30,14 +30,14 @@ def embedded(image_folder: Path) -> EmbeddedSet:
     return EmbeddedSet(images, normalize_rows(torch.randn(len(images), 6)))
 
 
-def test_recall_is_measured_for_as_many_neighbours_as_there_are(embedded: EmbeddedSet) -> None:
+def test_recall_is_limited_to_the_number_of_neighbours(embedded: EmbeddedSet) -> None:
     expected = retrieval_metrics(embedded.embeddings, embedded.images.labels, (1, 2, 4, 8))
     assert compute_metrics(embedded) == expected
     few = embedded.subset(np.array([0, 1, 8, 9]))
     assert set(compute_metrics(few, nmi=False)) == {"recall@1", "recall@2", "r_precision", "map@r"}
 
 
-def test_a_part_keeps_images_and_embeddings_together(embedded: EmbeddedSet) -> None:
+def test_subset_selects_images_and_embeddings(embedded: EmbeddedSet) -> None:
     rows = np.array([5, 2, 60])
     part = embedded.subset(rows)
     assert part.images.items == [embedded.images.items[row] for row in rows]
@@ -45,11 +45,11 @@ def test_a_part_keeps_images_and_embeddings_together(embedded: EmbeddedSet) -> N
 
 
 @pytest.mark.parametrize(("labels", "answer"), [([0, 0], False), ([0, 1], False), ([0, 0, 1], True), ([], False)])
-def test_what_can_be_measured(labels: list[int], answer: bool) -> None:
+def test_is_measurable(labels: list[int], answer: bool) -> None:
     assert is_measurable(np.array(labels, dtype=np.int64)) is answer
 
 
-def test_a_table_has_a_column_for_every_metric_and_lines_up() -> None:
+def test_table_is_aligned_with_a_column_per_metric() -> None:
     table = metrics_table({"test": {"recall@1": 0.4567, "nmi": 1.0}, "all": {"recall@1": 0.5}})
     assert table == [("", "recall@1", "nmi"), ("test", "45.7", "100.0"), ("all", "50.0", "")]
     lines = format_table(table).splitlines()
@@ -57,18 +57,18 @@ def test_a_table_has_a_column_for_every_metric_and_lines_up() -> None:
     assert len({len(line) for line in lines}) == 1
 
 
-def test_the_report_shows_queries_map_curves_and_what_was_skipped(embedded: EmbeddedSet) -> None:
+def test_report_contains_metrics_curves_queries_map_and_skipped_images(embedded: EmbeddedSet) -> None:
     curves = {"training": [0.1, 0.2], "test": [0.1, 0.15]}
-    metrics, course, queries, map_, skipped = embedding_sections(
+    metrics, training, queries, map_, skipped = embedding_sections(
         embedded, {"test": compute_metrics(embedded)}, curves, [("a.png", "no image")]
     )
     assert metrics.wide[0].table[1][0] == "test"
-    assert "training" in course.blocks[0].figure
-    picture = queries.wide[0].figure
+    assert "training" in training.blocks[0].figure
+    figure = queries.wide[0].figure
     rows = RANDOM_QUERIES + FAILED_QUERIES  # with random embeddings most queries fail
-    assert picture.count("<image") == rows * (N_NEIGHBORS + 1)
-    assert picture.count(CORRECT_COLOUR) + picture.count(WRONG_COLOUR) == rows * N_NEIGHBORS
-    first_neighbours = [row.split("<rect")[1] for row in picture.split("query: ")[1:]]
+    assert figure.count("<image") == rows * (N_NEIGHBORS + 1)
+    assert figure.count(CORRECT_COLOUR) + figure.count(WRONG_COLOUR) == rows * N_NEIGHBORS
+    first_neighbours = [row.split("<rect")[1] for row in figure.split("query: ")[1:]]
     assert all(WRONG_COLOUR in neighbour for neighbour in first_neighbours[RANDOM_QUERIES:])
     assert map_.wide[0].figure.count("<circle") == 64
     assert skipped.wide[0].table[1] == ("a.png", "no image")

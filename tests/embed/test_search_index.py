@@ -16,7 +16,7 @@ from entourage.embed.training.run_folder import load_members, read_run_config
 from entourage.game.similarity import normalize_rows
 
 
-def test_nearest_are_the_largest_cosines_without_oneself() -> None:
+def test_nearest_has_the_largest_cosines_without_the_query() -> None:
     torch.manual_seed(0)
     embeddings = normalize_rows(torch.randn(30, 5))
     index = EmbeddingIndex(embeddings, [str(i) for i in range(30)], ["a"] * 30, [])
@@ -28,24 +28,22 @@ def test_nearest_are_the_largest_cosines_without_oneself() -> None:
         torch.testing.assert_close(cosines[row], queries[row] @ embeddings[ranking[:3]].T)
 
 
-def test_no_more_are_found_than_there_are() -> None:
+def test_top_k_is_limited_to_the_index() -> None:
     index = EmbeddingIndex(torch.eye(3), ["a", "b", "c"], ["x"] * 3, [])
     neighbors, cosines = index.nearest(torch.eye(3)[:1], 8, [0])
     assert neighbors.tolist() == [[1, 2, 0]]
-    assert cosines.tolist() == [[0, 0, -torch.inf]]  # itself, which is no find
+    assert cosines.tolist() == [[0, 0, -torch.inf]]  # the query itself comes last
     assert index.nearest(torch.eye(3)[:1], 8, [None])[0].shape == (1, 3)
 
 
-def test_an_index_is_made_once_and_again_when_images_or_networks_change(
-    trained: Path, image_folder: Path, tmp_path: Path
-) -> None:
+def test_index_is_rebuilt_if_images_or_networks_change(trained: Path, image_folder: Path, tmp_path: Path) -> None:
     run, data = tmp_path / "run", tmp_path / "data"
     shutil.copytree(trained, run)
     shutil.copytree(image_folder, data)
     trained_indices = list(run.glob("index-*.safetensors"))
     calls: list[int] = []
 
-    def find() -> EmbeddingIndex:
+    def load_or_build() -> EmbeddingIndex:
         config, images = read_run_config(run), read_images(data)
 
         def embed() -> EmbeddedImages:
@@ -54,7 +52,7 @@ def test_an_index_is_made_once_and_again_when_images_or_networks_change(
 
         return load_or_build_index(run, config, images, embed)
 
-    first, second = find(), find()
+    first, second = load_or_build(), load_or_build()
     assert calls == [65]
     assert torch.equal(first.embeddings, second.embeddings)
     assert (first.items, first.classes, first.skipped) == (second.items, second.classes, second.skipped)
@@ -64,17 +62,17 @@ def test_an_index_is_made_once_and_again_when_images_or_networks_change(
     (new_index,) = set(run.glob("index-*.safetensors")) - set(trained_indices)
     image = data / "class 3" / "24.png"
     os.utime(image, ns=(0, image.stat().st_mtime_ns + 10**9))
-    find()
+    load_or_build()
     assert len(calls) == 2
     os.utime(image, ns=(0, image.stat().st_mtime_ns - 10**9))
-    find()
-    assert len(calls) == 2  # the index of the images as they were is still there
+    load_or_build()
+    assert len(calls) == 2  # the index of the unchanged images still exists
     new_index.write_bytes(b"damaged")
-    find()
+    load_or_build()
     text = (run / "config.json").read_text()
     weights = read_run_config(run).weights
     (run / "config.json").write_text(text.replace(weights, "other weights"))
-    find()
+    load_or_build()
     assert len(calls) == 4
 
 
@@ -88,20 +86,20 @@ def test_each_set_has_an_index_and_the_least_recently_used_are_removed(
     monkeypatch.setattr(module, "MAX_INDEXES", 3)
     config, images = read_run_config(trained), read_images(image_folder)
     sets = [images.subset(np.arange(5 + n)) for n in range(5)]
-    made: list[int] = []
+    built: list[int] = []
 
-    def find(number: int) -> None:
+    def load_or_build(number: int) -> None:
         def embed() -> EmbeddedImages:
-            made.append(number)
+            built.append(number)
             return embedded(sets[number])
 
         assert len(load_or_build_index(tmp_path, config, sets[number], embed).items) == 5 + number
-        for path in tmp_path.iterdir():  # the clock of a file system may be coarse
+        for path in tmp_path.iterdir():  # file systems may store coarse times
             os.utime(path, ns=(0, path.stat().st_mtime_ns - 10**10))
 
     for number in (0, 1, 2, 0, 3, 0, 2, 3, 1):
-        find(number)
-    assert made == [0, 1, 2, 3, 1]  # 1 had to go for 3: all others had been asked for since
+        load_or_build(number)
+    assert built == [0, 1, 2, 3, 1]  # index 3 replaced the least recently used one, index 1
     assert len(list(tmp_path.iterdir())) == 3
 
 
@@ -113,16 +111,16 @@ def test_index_that_cannot_be_written_warns(
 
     monkeypatch.setattr(module, "write_weights", read_only)
     images = read_images(image_folder)
-    with pytest.warns(UserWarning, match=r"^the index is not kept: cannot write to .*: Read-only file system$"):
+    with pytest.warns(UserWarning, match=r"^the index is not stored: cannot write to .*: Read-only file system$"):
         index = load_or_build_index(tmp_path, read_run_config(trained), images, lambda: embedded(images))
     assert len(index.items) == len(images)
 
 
-def test_training_leaves_an_index_of_all_images(
+def test_training_stores_an_index_of_all_images(
     trained: Path, image_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def embed() -> EmbeddedImages:
-        raise AssertionError("the index of the training should do")
+        raise AssertionError("the stored index was not used")
 
     config, images = read_run_config(trained), read_images(image_folder)
     index = load_or_build_index(trained, config, images, embed)

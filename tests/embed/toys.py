@@ -1,4 +1,4 @@
-"""A small network and small images of many classes, for tests of training."""
+"""Small network and small images of many classes, for tests of training."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SIDE = 20
 
 
 class ToyBody(nn.Module):
-    """Images to eight features, with a batch normalisation as real bodies have."""
+    """Network from images to eight features, with batch normalisation."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class ToyBody(nn.Module):
 
 
 def index_file(run: Path) -> Path:
-    """The only index of a run."""
+    """Return the only index of a run."""
     (path,) = run.glob("index-*.safetensors")
     return path
 
@@ -41,7 +41,7 @@ def backbone(seed: int = 0) -> Backbone:
 
 
 def images(classes: int = 8, each: int = 12, seed: int = 0) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Each class has a colour; brightness, which is stronger, has nothing to do with it."""
+    """Return images whose class determines their colour; brightness varies more, independently of the class."""
     rng = np.random.default_rng(seed)
     labels = np.repeat(np.arange(classes), each)
     colours = rng.uniform(-40, 40, size=(classes, 3))

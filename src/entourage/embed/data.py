@@ -1,4 +1,4 @@
-"""What is to be embedded: a folder, a pack or a data set by name, and which of its images are for what."""
+"""Image sets to embed, and their split into training, validation and test rows."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from entourage.data.image_set import TEST, TRAIN, ImageSet
 from entourage.embed.models import Rows
 from entourage.embed.training.fit import hold_out_classes
 
-MAX_NAMED = 5  # images that could not be read, in a message of one line
+MAX_NAMED = 5  # unreadable images that an error message names
 
 
 @dataclass(frozen=True, eq=False)
 class SplitRows:
-    """Rows of a set of images, each ascending and possibly empty.
+    """Rows of an image set, by their use. Each array is ascending and may be empty.
 
     Attributes:
-        training: trained on.
-        validation: of classes that were held out of the training part; they say which weights are best.
-        test: only measured.
+        training: rows to train on.
+        validation: rows of the held-out training classes, which select the best weights.
+        test: rows that are only evaluated.
     """
 
     training: Rows
@@ -32,19 +32,23 @@ class SplitRows:
     test: Rows
 
     def by_name(self) -> dict[str, Rows]:
-        """The parts that are not empty, by name, in the order above."""
+        """Return the non-empty parts by name, in the order above."""
         parts = {"training": self.training, "validation": self.validation, "test": self.test}
         return {name: rows for name, rows in parts.items() if len(rows)}
 
 
 def read_images(source: str | Path) -> ImageSet:
-    """Read a folder, a pack, or a data set by name.
+    """Read the images of a folder, a pack or a named data set.
 
     Args:
-        source: a path, or one of `DATASET_NAMES`, looked for where ENTOURAGE_DATA points; a path goes first.
+        source: a path, or one of `DATASET_NAMES`, searched in the folder that ENTOURAGE_DATA names. A path that exists
+            takes precedence.
+
+    Returns:
+        The image set.
 
     Raises:
-        ValueError: there is nothing of that name, or it is not as it should be.
+        ValueError: the source does not exist or is not a valid image set.
     """
     if Path(source).exists():
         return read_image_set(source)
@@ -55,40 +59,43 @@ def read_images(source: str | Path) -> ImageSet:
 
 
 def split_rows(images: ImageSet, hold_out: float, seed: int = 0) -> SplitRows:
-    """Which images are trained on, chosen by, and tested on.
+    """Split an image set into training, validation and test rows.
 
     Args:
-        images: with a split of their own, or all for training.
-        hold_out: share of the training classes that is held out; 0 for none. Two or three classes are too few for it,
-            and are all trained on.
-        seed: another one holds out other classes.
+        images: the set; without a split of its own, all images are for training.
+        hold_out: fraction of the training classes that is held out for validation; 0 for none. Sets of two or three
+            training classes hold out none.
+        seed: random seed of the choice of classes.
+
+    Returns:
+        The rows of each part.
 
     Raises:
-        ValueError: the training part has fewer than two classes, or the share is out of range.
+        ValueError: there are fewer than two training classes, or the fraction is out of range.
     """
     training = np.flatnonzero(images.split == TRAIN)
     labels = images.labels[training]
     classes = np.unique(labels)
     if len(classes) < 2:
         size = f"{len(classes)} class" + (f" ({images.class_names[classes[0]]})" if len(classes) else "es")
-        raise ValueError(f"{images.name}: the training images are of {size}; expected two or more, to be told apart")
+        raise ValueError(f"{images.name}: the training images are of {size}; expected two or more classes")
     validation = np.empty(0, dtype=np.int64)
     if hold_out and len(classes) > 3:
         training_rows, held_out_rows = hold_out_classes(labels, hold_out, seed)
-        if np.unique(labels[held_out_rows], return_counts=True)[1].max() > 1:  # otherwise there is nothing to be found
+        if np.unique(labels[held_out_rows], return_counts=True)[1].max() > 1:  # otherwise no query has a match
             training, validation = training[training_rows], training[held_out_rows]
     return SplitRows(training, validation, np.flatnonzero(images.split == TEST))
 
 
 @contextmanager
 def report_skipped(skipped: Sequence[tuple[str, str]]) -> Iterator[None]:
-    """Whatever a set is refused for within the block, those of its images that could not be read are named, too.
+    """Append the unreadable images to the message of a ValueError raised within the block.
 
     Args:
-        skipped: name and reason of each of them.
+        skipped: name and reason of each unreadable image.
 
     Raises:
-        ValueError: what is wrong, and then the first few names.
+        ValueError: the error of the block, with the first few names appended.
     """
     try:
         yield
@@ -101,10 +108,19 @@ def report_skipped(skipped: Sequence[tuple[str, str]]) -> Iterator[None]:
 
 
 def sample_classes(labels: Rows, rows: Rows, n_rows: int, seed: int = 0) -> Rows:
-    """All images of as many classes as it takes to have `n_rows` rows or a little more, ascending.
+    """Draw classes at random until they have at least `n_rows` rows together, two classes at least.
 
-    Recall depends on how many images there are to choose from: a part of one set is compared with all of another only
-    if it is as large.
+    Recall depends on the size of the set that is searched, so that two sets are comparable only if they are equally
+    large.
+
+    Args:
+        labels: the class of each image, shape (n,).
+        rows: rows to draw from.
+        n_rows: minimum number of rows.
+        seed: random seed.
+
+    Returns:
+        All rows of the drawn classes, ascending.
     """
     names, codes, sizes = np.unique(labels[rows], return_inverse=True, return_counts=True)
     order = np.random.default_rng(seed).permutation(len(names))

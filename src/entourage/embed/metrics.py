@@ -1,7 +1,4 @@
-"""K-means where the embeddings are, on CPU or GPU: how well they fall into groups by themselves.
-
-How good embeddings are for retrieval and clustering: exact, in blocks, on CPU or GPU.
-"""
+"""Retrieval metrics and k-means clustering of embeddings: exact, computed in blocks, on CPU or GPU."""
 
 from __future__ import annotations
 
@@ -21,10 +18,10 @@ from entourage.game.neighbors import nearest_center, squared_distances_to, topk_
 from entourage.game.similarity import normalize_rows
 from entourage.validation import check_integers, class_codes, is_integer
 
-SEEDING_ROUNDS = 256  # rounds of seeding; with more clusters than this, several seeds are drawn at once
-MAX_N_INIT = 10  # as scikit-learn had it; a single one may end far from the best clusters
-MAX_PRODUCTS = 2**32  # that all starts together may cost a round: a fraction of a second on a CPU
-MIN_CLUSTER_COST = 32  # a round with fewer clusters costs no less: the points must be moved in any case
+SEEDING_ROUNDS = 256  # rounds of seeding; with more clusters than this, a round draws several seeds
+MAX_N_INIT = 10  # scikit-learn's default before 1.4; a single start may end far from the optimum
+MAX_PRODUCTS = 2**32  # multiplications per iteration, over all starts: a fraction of a second on a CPU
+MIN_CLUSTER_COST = 32  # an iteration with fewer clusters is not cheaper: reading the points dominates
 CHUNK_ROWS = 2**14  # points whose distances are summed at a time
 
 
@@ -37,32 +34,34 @@ def k_means(
     max_iter: int = 300,
     tol: float = 1e-4,
 ) -> Tensor:
-    """Lloyd's algorithm from seeds that lie far apart (k-means++), until the centres come to rest.
-
-    It starts several times, and the tightest clusters are kept.
+    """Cluster points by Lloyd's algorithm with k-means++ initialisation; the best of several starts is returned.
 
     Args:
         points: shape (n, d), finite, float32 or float64.
         n_clusters: number of clusters, 1 to n.
-        seed: another one gives other seeds.
-        n_init: number of starts. When None, 10 times while n (k + 32) d is below 4e8 (6,000 points of 512 numbers in
-            100 clusters, say), less often the more that is, and once from 2e9 on, where another start costs minutes.
-        max_iter: maximum number of rounds of a start.
-        tol: it ends when all centres together move by less than this share of the variance.
+        seed: random seed of the initial centres.
+        n_init: number of starts. When None, it depends on n (k + 32) d: 10 below 4e8 (for example 6,000 points of 512
+            dimensions in 100 clusters), fewer above, and 1 from 2e9 on, where a further start would take minutes.
+        max_iter: maximum number of iterations of a start.
+        tol: tolerance. A start ends when the squared movements of all centres sum to no more than this fraction of the
+            mean variance of a dimension.
 
     Returns:
-        The cluster of each point, shape (n,). The same seed gives the same clusters on the same machine. Costs O(n k d)
-        time a round of a start, in blocks, and memory for a second copy of the points.
+        The cluster of each point, shape (n,), equal for equal seeds on the same machine. Costs O(n k d) time per
+        iteration of a start, in blocks, and memory for a second copy of the points.
+
+    Raises:
+        ValueError: `n_clusters` or `n_init` is out of range, or the seed is not an integer.
     """
     check_integers(seed=seed)
     if not 1 <= n_clusters <= len(points):
         raise ValueError(f"n_clusters is {n_clusters}; expected 1 to {len(points)}, the number of points")
-    points = points - points.mean(dim=0)  # distances near 0 lose fewer digits
+    points = points - points.mean(dim=0)  # rounding errors of distances are smaller near the origin
     n_init = default_n_init(len(points), n_clusters, points.shape[1]) if n_init is None else n_init
     if n_init < 1:
         raise ValueError(f"n_init is {n_init}; expected 1 or more")
     generator = torch.Generator().manual_seed(seed)
-    tolerance = float(tol * points.square().mean(dim=0).mean())  # as scikit-learn has it
+    tolerance = float(tol * points.square().mean(dim=0).mean())  # scikit-learn's definition
     results = (
         _lloyd(points, _kmeans_plus_plus(points, n_clusters, generator), max_iter, tolerance) for _ in range(n_init)
     )
@@ -70,7 +69,7 @@ def k_means(
 
 
 def default_n_init(n: int, k: int, d: int) -> int:
-    """How often k-means starts if nobody says: 10 times, or as often as costs little, but once."""
+    """Return the default number of starts for n points, k clusters and d dimensions: 1 to 10, fewer for large data."""
     return max(1, min(MAX_N_INIT, MAX_PRODUCTS // (n * (k + MIN_CLUSTER_COST) * max(d, 1))))
 
 
@@ -82,7 +81,7 @@ class _Clusters(NamedTuple):
 
 
 def _lloyd(points: Tensor, centers: Tensor, max_iter: int, tolerance: float) -> _Clusters:
-    """Moves the centres until all of them together move by no more than is enough."""
+    """Run Lloyd's algorithm until the squared movements of the centres sum to `tolerance` or less."""
     for _ in range(max_iter):
         assignment = nearest_center(points, centers)  # (n,)
         moved = _update_centers(points, assignment, centers)
@@ -91,27 +90,26 @@ def _lloyd(points: Tensor, centers: Tensor, max_iter: int, tolerance: float) -> 
         if converged:
             break
     assignment = nearest_center(points, centers)
-    parts = zip(
-        torch.split(points, CHUNK_ROWS), torch.split(assignment, CHUNK_ROWS), strict=True
-    )  # a third copy is never held
-    return _Clusters(
-        assignment, sum(float((chunk - centers[nearest]).square().sum(dtype=torch.float64)) for chunk, nearest in parts)
-    )
+    # In chunks, to avoid another copy of the points.
+    parts = zip(torch.split(points, CHUNK_ROWS), torch.split(assignment, CHUNK_ROWS), strict=True)
+    inertia = sum(float((chunk - centers[nearest]).square().sum(dtype=torch.float64)) for chunk, nearest in parts)
+    return _Clusters(assignment, inertia)
 
 
 def _kmeans_plus_plus(points: Tensor, n_clusters: int, generator: torch.Generator) -> Tensor:
-    """Seeds drawn with a chance that grows with the squared distance to those before, shape (k, d).
+    """Draw initial centres by greedy k-means++, shape (k, d).
 
-    Of several candidates the one that serves all points best is taken, as scikit-learn does: in many dimensions all
-    points are about as far from each other, and chance alone would seed some groups twice and others not at all.
+    Candidates are drawn with a probability proportional to the squared distance to the nearest previous centre. As in
+    scikit-learn, the candidate that reduces the inertia most is selected: in many dimensions all distances are similar,
+    so that a single draw would often place two centres in one cluster and none in another.
     """
     norms = points.square().sum(dim=1)  # (n,)
     selected = torch.randint(len(points), (1,), generator=generator)
     nearest_distance = _squared(points, norms, selected)[:, 0]  # (n,), to the nearest seed
     while len(selected) < n_clusters:
         count = min(-(-n_clusters // SEEDING_ROUNDS), n_clusters - len(selected))
-        # Chance comes from the CPU's generator, so that it is the same everywhere. A point that was drawn, or its
-        # double, has next to none: only where there are fewer different points than clusters.
+        # Draws use a CPU generator and are therefore equal on all devices. Selected points and their duplicates have a
+        # tiny weight: they are drawn again only if there are fewer distinct points than clusters.
         weights = nearest_distance.double().cpu().clamp_min(1e-300)
         n_candidates = min(count + 1 + int(math.log(n_clusters)), len(points))
         candidates = torch.multinomial(weights, n_candidates, generator=generator)  # (n_candidates,)
@@ -123,16 +121,16 @@ def _kmeans_plus_plus(points: Tensor, n_clusters: int, generator: torch.Generato
 
 
 def _squared(points: Tensor, norms: Tensor, selected: Tensor) -> Tensor:
-    """Squared distance of every point to each of the selected, shape (n, c)."""
+    """Compute the squared distances of all n points to the c selected ones, shape (n, c)."""
     index = selected.to(points.device)
     return squared_distances_to(points, points[index], norms[index]).add_(norms[:, None]).clamp_min_(0)
 
 
 def _update_centers(points: Tensor, assignment: Tensor, centers: Tensor) -> Tensor:
-    """The mean of each cluster, shape (k, d); one that lost its points starts anew where a point is worst served."""
+    """Compute the means of the clusters, shape (k, d); an empty cluster moves to the point farthest from its centre."""
     sizes = torch.bincount(assignment, minlength=len(centers))  # (k,)
     order = torch.argsort(assignment, stable=True)
-    # Sums in a fixed order: adding in whichever order threads arrive would make each run a little different.
+    # The order of summation is fixed: atomic additions would make results differ between runs.
     sums = torch.segment_reduce(points[order], "sum", lengths=sizes)  # (k, d)
     means = sums / sizes.clamp_min(1)[:, None]
     empty = (sizes == 0).nonzero().flatten()  # (e,)
@@ -142,7 +140,7 @@ def _update_centers(points: Tensor, assignment: Tensor, centers: Tensor) -> Tens
     return means
 
 
-BLOCK_SIZE = 2**24  # similarities held at a time: 64 MB, whatever the number of embeddings
+BLOCK_SIZE = 2**24  # distances in memory at a time: 64 MB, independent of the number of embeddings
 
 
 def retrieval_metrics(
@@ -155,32 +153,33 @@ def retrieval_metrics(
     seed: int = 0,
     device: str | torch.device | None = None,
 ) -> dict[str, float]:
-    """Every embedding looks for its like among all others; and all of them are clustered.
+    """Compute retrieval and clustering metrics, with each embedding as a query among all others.
 
-    Recall@K is the share of queries with one of their class among the K nearest (thesis, chapter 4, "Evaluation
-    metrics"); R-precision the share of their class among the R nearest, R being how many others it has; MAP@R the mean
-    precision at each of them that is found. NMI compares as many k-means clusters as there are classes with them: the
-    tightest of several starts, see `k_means`.
+    Recall@K is the fraction of queries with a sample of their class among the K nearest (thesis, chapter 4, "Evaluation
+    metrics"). R-precision is the fraction of samples of the query's class among the R nearest, where R is the number of
+    other samples of the class. MAP@R is the mean, over these R ranks, of the precision at each rank that holds a sample
+    of the class, and 0 at the others. NMI compares the classes with as many k-means clusters, see `k_means`.
 
-    Nothing is approximated. A query whose class has no other member cannot be answered and is left out of the first
-    three. Costs O(n^2 d) time and O(n d) memory besides a block: well under 2 GB for 60,000 embeddings of 512 numbers.
+    All metrics are exact. Queries whose class has no other sample are excluded from the retrieval metrics. Costs
+    O(n^2 d) time and O(n d) memory in addition to a block: well below 2 GB for 60,000 embeddings of 512 dimensions.
 
     Args:
         embeddings: shape (n, d).
-        labels: shape (n,); anything that can be compared.
-        k: the K of Recall@K, one or several.
-        normalize: compare directions, as all of the field does; otherwise Euclidean distances between raw embeddings.
-        nmi: whether to cluster, which costs O(n m d) time a round for m classes.
-        seed: of k-means.
-        device: where to compute; where the embeddings are when None.
+        labels: the class of each sample, shape (n,), of any type that can be sorted.
+        k: the K of Recall@K, one or several integers.
+        normalize: whether to scale embeddings to length 1, as is standard in metric learning; otherwise Euclidean
+            distances of raw embeddings are used.
+        nmi: whether to compute the NMI, which costs O(n m d) time per iteration of k-means for m classes.
+        seed: random seed of k-means.
+        device: device to compute on; None: that of the embeddings.
 
     Returns:
-        "recall@1" for each K, "r_precision", "map@r" and, if asked for, "nmi"; all from 0 to 1.
+        "recall@K" for each K, "r_precision", "map@r" and, if requested, "nmi", all from 0 to 1.
 
     Raises:
-        ValueError: on shapes that do not fit, values that are no real numbers or not finite, labels that cannot be
-            compared, fewer than two classes, no class of two, no K, or one that is not from 1 to n - 1, a seed that is
-            no whole number, or a device that is not there.
+        ValueError: shapes do not match; embeddings are not real or not finite; labels cannot be sorted; there are fewer
+            than two classes or no class of two samples; a K is not an integer from 1 to n - 1; the seed is not an
+            integer; or the device is not available.
 
     Example:
         >>> from entourage import retrieval_metrics
@@ -204,15 +203,14 @@ def retrieval_metrics(
 
 
 def _retrieval(points: Tensor, codes: Tensor, others: Tensor, k: Sequence[int]) -> dict[str, float]:
-    """All metrics of retrieval; `others` is R of each query, shape (n,)."""
-    # From their common middle, so that float32 can tell apart even embeddings that have all but collapsed.
-    points = points - points.mean(dim=0)
+    """Compute the retrieval metrics; `others` is R of each query, shape (n,)."""
+    points = points - points.mean(dim=0)  # otherwise float32 cannot resolve the distances of nearly equal embeddings
     sums = _RetrievalSums(k)
     norms = points.square().sum(dim=1)  # (n,)
     max_rank = max(*k, int(others.max()))
     for rows in torch.split(torch.arange(len(points), device=points.device), max(1, BLOCK_SIZE // len(points))):
         ranking = squared_distances_to(points[rows], points, norms)  # (b, n)
-        ranking.scatter_(1, rows[:, None], torch.inf)  # nobody finds himself
+        ranking.scatter_(1, rows[:, None], torch.inf)  # a query is not its own neighbour
         neighbors = topk_smallest(ranking, max_rank)  # (b, max_rank), unordered
         neighbors = neighbors.gather(1, ranking.gather(1, neighbors).argsort(dim=1, stable=True))  # nearest first
         sums.add(codes[neighbors] == codes[rows, None], others[rows])
@@ -221,7 +219,7 @@ def _retrieval(points: Tensor, codes: Tensor, others: Tensor, k: Sequence[int]) 
 
 @contextmanager
 def _full_precision(device: torch.device) -> Iterator[None]:
-    """Products in all digits of float32, also where a training rounds them to fewer (TF32, autocast)."""
+    """Disable TF32 and autocast within the block, so that products have the full precision of float32."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:
@@ -242,18 +240,18 @@ class _Sum:
 
 
 class _RetrievalSums:
-    """Sums over queries."""
+    """Running sums of the retrieval metrics over blocks of queries."""
 
     def __init__(self, k: Sequence[int]) -> None:
         self.k = k
         self.sums = {name: _Sum() for name in (*(f"recall@{at}" for at in k), "r_precision", "map@r")}
 
     def add(self, hits: Tensor, others: Tensor) -> None:
-        """Counts a block of queries.
+        """Add a block of queries.
 
         Args:
             hits: whether each neighbour is of the query's class, nearest first, shape (b, max_rank).
-            others: how many others of its class there are, shape (b,).
+            others: number of other samples of the query's class, shape (b,).
         """
         has_match = others > 0
         hits, others = hits[has_match], others[has_match, None]
@@ -266,7 +264,7 @@ class _RetrievalSums:
         self.sums["map@r"].add((precision * within_r).sum(dim=1) / others[:, 0])
 
     def means(self) -> dict[str, float]:
-        """Over all queries that can be answered."""
+        """Return the means over all queries with another sample of their class."""
         return {name: one.total / one.count for name, one in self.sums.items()}
 
 
@@ -287,43 +285,43 @@ def _points(embeddings: Tensor | ArrayLike, device: str | torch.device | None) -
 def _array(values: ArrayLike, name: str, expected: str) -> NDArray[Any]:
     try:
         return np.asarray(values)
-    except ValueError as error:  # NumPy's own is of inhomogeneous shapes and detected dimensions
+    except ValueError as error:  # NumPy's message mentions inhomogeneous shapes and detected dimensions
         raise ValueError(f"{name} hold lists of unequal length; expected {expected}") from error
 
 
 def _from_array(array: NDArray[Any]) -> Tensor:
     try:
         return torch.from_numpy(array)
-    except TypeError as error:  # names, objects
+    except TypeError as error:  # arrays of strings or objects
         raise ValueError(f"embeddings have type {array.dtype}; expected real numbers") from error
 
 
 def _codes(labels: Tensor | ArrayLike, n: int) -> Tensor:
     names = (
-        labels.cpu().numpy() if isinstance(labels, Tensor) else _array(labels, "labels", f"({n},), one an embedding")
+        labels.cpu().numpy() if isinstance(labels, Tensor) else _array(labels, "labels", f"({n},), one per embedding")
     )
     if names.shape != (n,):
-        raise ValueError(f"labels have shape {names.shape}; expected ({n},), one an embedding")
+        raise ValueError(f"labels have shape {names.shape}; expected ({n},), one per embedding")
     return torch.from_numpy(class_codes(names))
 
 
 def _scale_to_one(points: Tensor) -> Tensor:
-    """All points times one power of two, same shape: no square overflows or underflows, and no digit is lost."""
+    """Multiply all points by one power of two, which is exact, so that no square overflows or underflows."""
     exponent = math.frexp(float(points.abs().max()))[1]
-    half = exponent // 2  # in two steps: no type can hold the inverse of its own smallest number
+    half = exponent // 2  # in two steps: the inverse of the smallest number of a type is out of its range
     return points * 2.0**-half * 2.0 ** (half - exponent)
 
 
 def _check_k(k: int | Sequence[int], n: int) -> list[int]:
-    """The K of Recall@K, rising, each once."""
+    """Return the distinct K of Recall@K, ascending."""
     values: list[object] = list(k) if isinstance(k, Iterable) else [k]
     if not values:
         raise ValueError(f"k is empty; expected whole numbers from 1 to {n - 1}")
     checked = set()
     for at in values:
         if not is_integer(at) or not 1 <= at <= n - 1:
-            expected = f"expected whole numbers from 1 to {n - 1}, the others that {n} embeddings have"
-            raise ValueError(f"k holds {at}; {expected}")
+            expected = f"expected whole numbers from 1 to {n - 1}, as there are {n} embeddings"
+            raise ValueError(f"k contains {at}; {expected}")
         checked.add(int(at))
     return sorted(checked)
 
@@ -339,6 +337,6 @@ def _check(points: Tensor, codes: Tensor, others: Tensor) -> None:
     if not bool(points.isfinite().all()):
         raise ValueError("embeddings have values that are not finite; expected finite numbers (has training diverged?)")
     if n == 0 or int(codes.max()) == 0:
-        raise ValueError(f"all {n} labels are the same; expected two or more classes, or every answer would be right")
+        raise ValueError(f"labels: all {n} are equal; expected two or more classes")
     if int(others.max()) == 0:
-        raise ValueError(f"none of {n} labels comes twice; expected a class with two or more members")
+        raise ValueError(f"labels: all {n} are different; expected a class with two or more samples")

@@ -1,9 +1,4 @@
-"""Classifiers on top of an embedding: what gives the game its prior.
-
-The network that is trained: a backbone, an embedding, and a classifier on it; embeddings and logits side by side.
-
-From decoded images to embeddings, with a network that may still be in training; ensembles by concatenation.
-"""
+"""Classifiers, the embedding network, and the computation of embeddings of decoded images."""
 
 from __future__ import annotations
 
@@ -28,12 +23,12 @@ HeadKind = Literal["linear", "cosine", "centres"]
 
 
 def cosine_logits(embeddings: Tensor, class_vectors: Tensor, scale: float | Tensor) -> Tensor:
-    """The cosine of each embedding with each class vector, times a scale.
+    """Compute the cosine of each embedding with each class vector, times a scale.
 
     Args:
         embeddings: shape (n, d).
         class_vectors: shape (m, d).
-        scale: the largest a logit can be.
+        scale: factor of the cosines.
 
     Returns:
         Logits, shape (n, m).
@@ -42,12 +37,15 @@ def cosine_logits(embeddings: Tensor, class_vectors: Tensor, scale: float | Tens
 
 
 class CosineHead(nn.Module):
-    """A classifier that looks at directions only, as retrieval does.
+    """Cosine classifier: logits depend on the directions of embeddings only, as retrieval does.
 
     Args:
         embedding_size: dimension of the embeddings.
         num_classes: number of classes.
-        scale: the largest a logit can be; 1/0.05, as in the normalised softmax.
+        scale: factor of the cosines; the default is 1/0.05, as in the normalised softmax.
+
+    Raises:
+        ValueError: a size is less than 1, or the scale is not a positive number.
     """
 
     def __init__(self, embedding_size: int, num_classes: int, scale: float = 20.0) -> None:
@@ -56,35 +54,39 @@ class CosineHead(nn.Module):
         _check_positive(scale=scale)
         self.scale = scale
         self.weight = nn.Parameter(torch.empty(num_classes, embedding_size))
-        nn.init.normal_(self.weight, std=1 / math.sqrt(embedding_size))  # rows of about length 1, in any direction
+        nn.init.normal_(self.weight, std=1 / math.sqrt(embedding_size))  # random directions, rows of about length 1
 
     def forward(self, embeddings: Tensor) -> Tensor:
-        """Logits, shape (n, m), of embeddings, shape (n, d)."""
-        with torch.autocast(embeddings.device.type, enabled=False):  # eight bits are few for a cosine
+        """Compute logits, shape (n, m), from embeddings, shape (n, d)."""
+        with torch.autocast(embeddings.device.type, enabled=False):  # bfloat16 is too coarse for cosines
             precise = embeddings.to(self.weight.dtype)
             return cosine_logits(precise, self.weight, self.scale)
 
     @property
     def in_features(self) -> int:
-        """Dimensions of an embedding, as `nn.Linear` calls them."""
+        """Dimension of the embeddings, named as in `nn.Linear`."""
         return self.weight.shape[1]
 
     def extra_repr(self) -> str:
-        """Sizes and scale, for `print`."""
+        """Return sizes and scale, for `print`."""
         return f"{self.weight.shape[1]}, {self.weight.shape[0]}, scale={self.scale}"
 
 
 class MultiCenterHead(nn.Module):
-    """A cosine classifier with several directions a class, as in SoftTriple (Qian et al., 2019), without its margin.
+    """Cosine classifier with several centres per class, as in SoftTriple (Qian et al., 2019), without its margin.
 
-    Of a class an embedding sees the mean of the cosines with its centres, the nearest of which count most.
+    The logit of a class is the mean of the cosines with its centres, weighted by softmax(cosines / gamma), times the
+    scale.
 
     Args:
         embedding_size: dimension of the embeddings.
         num_classes: number of classes.
-        scale: the largest a logit can be.
+        scale: factor of the cosines.
         centers_per_class: number of centres of each class.
-        gamma: how softly an embedding is assigned to centres, by softmax(cosines / gamma).
+        gamma: temperature of the softmax over the centres of a class.
+
+    Raises:
+        ValueError: a size is less than 1, or the scale or gamma is not a positive number.
     """
 
     def __init__(
@@ -105,12 +107,12 @@ class MultiCenterHead(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """The mean direction of each class' centres, shape (m, d)."""
+        """Mean of the normalised centres of each class, shape (m, d)."""
         return F.normalize(self.centre_vectors, dim=2).mean(dim=1)
 
     def forward(self, embeddings: Tensor) -> Tensor:
-        """Logits, shape (n, m), of embeddings, shape (n, d)."""
-        with torch.autocast(embeddings.device.type, enabled=False):  # eight bits are few for a cosine
+        """Compute logits, shape (n, m), from embeddings, shape (n, d)."""
+        with torch.autocast(embeddings.device.type, enabled=False):  # bfloat16 is too coarse for cosines
             precise = embeddings.to(self.centre_vectors.dtype)
             cosines = cosine_logits(precise, self.centre_vectors.flatten(0, 1), 1.0)
             cosines = cosines.view(-1, *self.centre_vectors.shape[:2])  # (n, m, centres)
@@ -119,11 +121,11 @@ class MultiCenterHead(nn.Module):
 
     @property
     def in_features(self) -> int:
-        """Dimensions of an embedding, as `nn.Linear` calls them."""
+        """Dimension of the embeddings, named as in `nn.Linear`."""
         return self.centre_vectors.shape[2]
 
     def extra_repr(self) -> str:
-        """Sizes, scale and gamma, for `print`."""
+        """Return sizes, scale and gamma, for `print`."""
         num_classes, centers, embedding_size = self.centre_vectors.shape
         return f"{embedding_size}, {num_classes}, scale={self.scale}, centers_per_class={centers}, gamma={self.gamma}"
 
@@ -131,16 +133,19 @@ class MultiCenterHead(nn.Module):
 def make_head(
     kind: HeadKind, embedding_size: int, num_classes: int, *, scale: float = 20.0
 ) -> nn.Linear | CosineHead | MultiCenterHead:
-    """A classifier whose `weight` has a row a class, shape (m, d).
+    """Create a classifier whose `weight` has a row per class, shape (m, d).
 
     Args:
-        kind: "linear", "cosine", or "centres": a cosine with ten directions a class.
+        kind: "linear" for `nn.Linear`, "cosine" for `CosineHead`, "centres" for `MultiCenterHead` with ten centres.
         embedding_size: dimension of the embeddings.
         num_classes: number of classes.
-        scale: of cosines.
+        scale: factor of the cosines; a linear classifier ignores it.
+
+    Returns:
+        The classifier.
 
     Raises:
-        ValueError: on another kind.
+        ValueError: the kind is unknown.
     """
     if kind == "linear":
         return nn.Linear(embedding_size, num_classes)
@@ -158,24 +163,24 @@ def _check_positive(**numbers: float) -> None:
 
 
 class NetworkOutput(NamedTuple):
-    """What a network says of a batch: embeddings, shape (b, d), and logits, shape (b, m)."""
+    """Output of a network for a batch: embeddings, shape (b, d), and logits, shape (b, m)."""
 
     embeddings: Tensor
     logits: Tensor
 
 
 class EmbeddingNetwork(nn.Module):
-    """Normalised images to embeddings and logits.
+    """Network from normalised images to embeddings and logits.
 
     Args:
-        body: images (b, 3, h, w) to features (b, dim).
+        body: network from images, shape (b, 3, h, w), to features, shape (b, dim).
         dim: length of a feature vector.
         num_classes: number of classes of the training images, m.
-        embedding_size: dimension of the embeddings; None takes the features as they are, as the thesis does.
-        head: the kind of classifier.
-        scale: of a cosine classifier.
-        freeze_norm: batch normalisation keeps the statistics of its pretraining: those of a batch of few classes say
-            little of others.
+        embedding_size: dimension of the embeddings; None uses the features as embeddings, as the thesis does.
+        head: kind of classifier, see `make_head`.
+        scale: factor of the cosines of a cosine classifier.
+        freeze_norm: whether batch normalisation keeps its pretrained statistics: those of batches with few classes are
+            not representative.
     """
 
     def __init__(
@@ -197,17 +202,17 @@ class EmbeddingNetwork(nn.Module):
         self.freeze_norm = freeze_norm
 
     def embed(self, images: Tensor) -> Tensor:
-        """Embeddings alone, shape (b, d): all that retrieval needs."""
+        """Compute the embeddings, shape (b, d), without the classifier."""
         embeddings: Tensor = self.project(self.body(images))
         return embeddings
 
     def forward(self, images: Tensor) -> NetworkOutput:
-        """Embeddings, shape (b, d), and logits, shape (b, m)."""
+        """Compute embeddings, shape (b, d), and logits, shape (b, m)."""
         embeddings = self.embed(images)
         return NetworkOutput(embeddings, self.head(embeddings))
 
     def train(self, mode: bool = True) -> Self:
-        """As usual, but frozen statistics stay frozen."""
+        """Set the training mode; frozen batch normalisation stays in evaluation mode."""
         super().train(mode)
         if self.freeze_norm:
             freeze_batch_norm(self.body)
@@ -223,7 +228,7 @@ def build_network(
     scale: float = 20.0,
     freeze_norm: bool = False,
 ) -> EmbeddingNetwork:
-    """The backbone with an embedding and a classifier, channels last; it shares the backbone's weights."""
+    """Build an `EmbeddingNetwork` on a backbone, in channels-last layout; it shares the backbone's weights."""
     network = EmbeddingNetwork(
         backbone.module,
         backbone.dim,
@@ -251,18 +256,18 @@ def embed_rows(
     flip: bool = False,
     progress: bool | None = False,
 ) -> Tensor:
-    """Embeddings of some images of a bank, computed where the network is, in bfloat16 on a GPU.
+    """Compute embeddings of images of a bank on the network's device, in bfloat16 on a GPU.
 
     Args:
-        network: in evaluation mode.
+        network: the network, in evaluation mode.
         bank: decoded images.
-        rows: which of them, shape (k,).
-        preprocessing: size and normalisation of the network's input; of larger images the middle is taken.
-        flip: add the embedding of the mirror image.
-        progress: show a bar; None: only on a terminal.
+        rows: indices of the images, shape (k,).
+        preprocessing: size and normalisation of the network's input; larger images are centre-cropped.
+        flip: whether to add the embeddings of the mirrored images.
+        progress: whether to show a progress bar; None: only on a terminal.
 
     Returns:
-        float32, shape (k, d), on the network's device.
+        Embeddings, float32, shape (k, d), on the network's device.
     """
     device = network.head.weight.device
     size = BATCH_SIZES.get(device.type, BATCH_SIZES["cpu"])
@@ -281,34 +286,27 @@ def embed_rows(
 
 
 def center_crop(pixels: Tensor, size: tuple[int, int]) -> Tensor:
-    """The middle of images, shape (b, 3, h, w) -> (b, 3, *size).
-
-    Raises:
-        ValueError: the images are smaller than that.
-    """
+    """Crop the centre of images, shape (b, 3, h, w) -> (b, 3, *size); a ValueError if they are smaller."""
     (height, width), (crop_height, crop_width) = pixels.shape[2:], size
     if crop_height > height or crop_width > width:
-        raise ValueError(
-            f"images of {height} x {width} pixels for a network that looks at {crop_height} x {crop_width}; "
-            "decode larger"
-        )
+        raise ValueError(f"pixels: images of {height} x {width}; expected {crop_height} x {crop_width} or more")
     top, left = (height - crop_height) // 2, (width - crop_width) // 2
     return pixels[:, :, top : top + crop_height, left : left + crop_width]
 
 
 def concatenate_embeddings(parts: Sequence[Tensor]) -> Tensor:
-    """The embeddings of an ensemble (thesis, chapter 4): each network's direction, one after the other, scaled to 1.
+    """Concatenate the embeddings of an ensemble (thesis, chapter 4), each normalised first, and scale them to length 1.
 
     Args:
         parts: embeddings of the same items by each network, shapes (n, d_1), (n, d_2), ...
 
     Returns:
-        Shape (n, d_1 + d_2 + ...), rows of length 1: cosines are the means of the networks' cosines.
+        Embeddings, shape (n, d_1 + d_2 + ...), rows of length 1. Their cosines are the means of the networks' cosines.
 
     Raises:
-        ValueError: no networks, or embeddings of different numbers of items.
+        ValueError: there are no networks, or their numbers of items differ.
     """
     if len({len(part) for part in parts}) != 1:
         counts = ", ".join(str(len(part)) for part in parts) or "none"
-        raise ValueError(f"embeddings of {counts} items; expected one or more networks' of the same items")
+        raise ValueError(f"parts: embeddings of {counts} items; expected one or more networks, with equal numbers")
     return torch.cat([normalize_rows(part) for part in parts], dim=1) / math.sqrt(len(parts))

@@ -1,7 +1,4 @@
-"""The whole way of `embed train`: read, train, represent, measure, show.
-
-The way of `embed eval`: how good a trained run is on a set of images.
-"""
+"""Pipelines of the commands `embed train` and `embed eval`."""
 
 from __future__ import annotations
 
@@ -48,26 +45,26 @@ from entourage.report.page import pluralize, write_page
 from entourage.training.images import ImageBank
 
 COMMAND = "embed train"
-MAX_IN_MEMORY = 2**32  # bytes of decoded images; more of them are kept in a file of the run
-MAX_CURVE_IMAGES = 6000  # images that a curve of the training is measured on, at most
+MAX_IN_MEMORY = 2**32  # bytes of decoded images; larger sets are stored in a memory-mapped file of the run
+MAX_CURVE_IMAGES = 6000  # training images that Recall@1 is computed on after each epoch
 
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """What is to be trained and how.
+    """Options of `embed train`.
 
     Attributes:
         data: a folder of images, a pack, or the name of a data set.
-        out: the run's folder.
-        recipe: how to train.
-        backbone: the network to start from.
+        out: folder of the run.
+        recipe: options of the training.
+        backbone: name of the pretrained network.
         ensemble: number of networks whose embeddings are concatenated.
-        hold_out: share of the training classes by which the best weights are chosen, or the best of several trials.
-        trials: how many recipes to try, drawn around the one that is given; the best of them is then trained on all
-            training classes. 0 for none: the recipe is taken as it is.
-        nmi: whether to measure clusters, too.
-        device: where to compute.
-        progress: show bars; None: only on a terminal.
+        hold_out: fraction of the training classes that is held out to select the best weights, or the best trial.
+        trials: number of recipes of a random search; the best one is then trained on all training classes. 0 trains
+            the recipe unchanged.
+        nmi: whether to compute the NMI.
+        device: device to compute on.
+        progress: whether to show progress bars; None: only on a terminal.
     """
 
     data: str
@@ -83,22 +80,26 @@ class TrainConfig:
 
 
 def train_run(config: TrainConfig) -> dict[str, Any]:
-    """Train, and write networks, index, report and `summary.json` into the run's folder.
+    """Train, and write networks, index, report and `summary.json` into the folder of the run.
 
-    A call that was stopped continues when it is made again.
+    An interrupted call resumes when it is repeated.
+
+    Args:
+        config: options of the run.
 
     Returns:
         The summary, as in `summary.json`.
 
     Raises:
-        ValueError: on anything in the input that is not as it should be.
+        ValueError: the data, an option or the folder of the run is not valid.
     """
     start = time.perf_counter()
     resolve_device(config.device)
     check_outputs(config.out, command=COMMAND)
     image_set = read_images(config.data)
-    _check_parts(config, image_set)  # a set that cannot be trained on is refused before it is decoded
-    backbone = load_backbone(config.backbone, config.device, frozen=False)  # and so is a network that is not there
+    # Both checks come before the images are decoded, which may take long.
+    _check_parts(config, image_set)
+    backbone = load_backbone(config.backbone, config.device, frozen=False)
     pixels = _decode(config, image_set)
     images = image_set.subset(pixels.indices)
     with report_skipped(pixels.failures):
@@ -141,48 +142,47 @@ def train_run(config: TrainConfig) -> dict[str, Any]:
 
 
 def _check_parts(config: TrainConfig, images: ImageSet) -> SplitRows:
-    """Which images are for what; something must be there to be measured, and to judge trials by."""
+    """Split the images; raise ValueError if no part can be evaluated, or trials are requested without validation."""
     parts = split_rows(images, config.hold_out, config.recipe.seed)
     if not any(is_measurable(images.labels[rows]) for rows in parts.by_name().values()):
         classes = len(np.unique(images.labels))
-        expected = "expected two images or more of one of them, one to find the other"
-        raise ValueError(f"{images.name}: {len(images)} images of {classes} classes cannot be measured; {expected}")
+        expected = "expected a class with two or more images"
+        raise ValueError(f"{images.name}: {len(images)} images of {classes} classes cannot be evaluated; {expected}")
     if config.trials and not is_measurable(images.labels[parts.validation]):
         classes = len(np.unique(images.labels[parts.training]))
-        expected = "expected four classes or more, some of several images, and a share above 0 to hold out"
-        raise ValueError(f"{images.name}: none of {classes} training classes can judge the trials; {expected}")
+        expected = "expected four classes or more, some with several images, and hold_out above 0"
+        raise ValueError(f"{images.name}: no validation set for the trials in {classes} training classes; {expected}")
     return parts
 
 
 def _split_warnings(config: TrainConfig, images: ImageSet, parts: SplitRows) -> Iterator[str]:
-    """What cannot be chosen by or measured as the parts of a set promise, a line each."""
+    """Yield warnings about parts that cannot be used for selection or evaluation, one line each."""
     training_classes = np.unique(images.labels[np.concatenate([parts.training, parts.validation])])
     if config.hold_out and not len(parts.validation):
         reason = "too few" if len(training_classes) < 4 else "of too few images"
         yield (
-            f"{images.name}: {len(training_classes)} training classes are {reason} to hold any out: all are trained on,"
-            " and the last weights are kept"
+            f"{images.name}: {len(training_classes)} training classes are {reason} to hold any out; all are used for"
+            " training, and the last weights are saved"
         )
     test_classes = np.unique(images.labels[parts.test])
     if len(test_classes) and not is_measurable(images.labels[parts.test]):
         size = f"{pluralize(len(parts.test), 'images')} of {pluralize(len(test_classes), 'classes')}"
         expected = "expected two classes or more, and two images of one of them"
-        yield f"{images.name}: the test part, {size}, cannot be measured; {expected}"
+        yield f"{images.name}: the test split, {size}, cannot be evaluated; {expected}"
     elif shared := len(np.intersect1d(training_classes, test_classes)):
         yield (
-            f"{images.name}: the test part shares {shared} of its {pluralize(len(test_classes), 'classes')} with the"
-            " training part: its figures are not those of classes never seen"
+            f"{images.name}: the test split shares {shared} of its {pluralize(len(test_classes), 'classes')} with the"
+            " training split; its metrics are not those of unseen classes"
         )
 
 
 def _run_trials(config: TrainConfig, data: EmbeddingData, held_out: Rows) -> list[Trial]:
-    """The trials of a config, best first."""
+    """Run the random search and return its trials, best first."""
     folder = config.out / "training" / "trials"
-    if (config.out / "training" / "member-1").exists() and not (
-        folder / TRIALS_FILE
-    ).exists():  # now, not after the search
+    started = (config.out / "training" / "member-1").exists()
+    if started and not (folder / TRIALS_FILE).exists():  # raised here rather than after the search
         raise ValueError(
-            f"{config.out} holds a run without trials; continue it as it was started, or choose another folder"
+            f"{config.out}: contains a run without trials; expected another folder, or no trials to resume the run"
         )
     return search_recipes(
         lambda: load_backbone(config.backbone, config.device, frozen=False),
@@ -197,7 +197,7 @@ def _run_trials(config: TrainConfig, data: EmbeddingData, held_out: Rows) -> lis
 
 
 def _decode(config: TrainConfig, images: ImageSet) -> Pixels:
-    """All images in one size, the whole of each: squashed, as in the thesis."""
+    """Decode all images to one square size without cropping, which changes their aspect ratio as in the thesis."""
     side = config.recipe.decoded_side
     too_large = len(images) * side * side * 3 > MAX_IN_MEMORY
     file = config.out / "training" / "pixels.npy" if too_large else None
@@ -207,9 +207,8 @@ def _decode(config: TrainConfig, images: ImageSet) -> Pixels:
 def _embedding_data(images: ImageSet, bank: ImageBank, parts: SplitRows) -> EmbeddingData:
     eval_sets = {name: rows for name, rows in parts.by_name().items() if name != "training"}
     eval_sets = {name: rows for name, rows in eval_sets.items() if is_measurable(images.labels[rows])}
-    reference = eval_sets.get(
-        "test", eval_sets.get("validation")
-    )  # the curve that the training's is to be compared with
+    # The training images that are evaluated are about as many as those of the set they are compared with.
+    reference = eval_sets.get("test", eval_sets.get("validation"))
     limit = MAX_CURVE_IMAGES if reference is None else min(MAX_CURVE_IMAGES, len(reference))
     sample = sample_classes(images.labels, parts.training, limit)
     if is_measurable(images.labels[sample]):
@@ -220,7 +219,7 @@ def _embedding_data(images: ImageSet, bank: ImageBank, parts: SplitRows) -> Embe
 def _measure_untrained(
     config: TrainConfig, backbone: Backbone, images: ImageSet, data: EmbeddingData, rows: Rows
 ) -> dict[str, float]:
-    """Metrics of the backbone as it comes, so that the report can tell what the training was good for."""
+    """Compute the metrics of the pretrained backbone, for comparison in the report."""
     network = build_network(backbone, 1).to(resolve_device(config.device)).eval()
     untrained = TrainedEmbedding(network, network_preprocessing(backbone, config.recipe), (), None)
     return compute_metrics(
@@ -229,7 +228,7 @@ def _measure_untrained(
 
 
 def _measure_splits(config: TrainConfig, embedded: EmbeddedSet, parts: SplitRows) -> dict[str, dict[str, float]]:
-    """Metrics of each part that can be measured, after the training."""
+    """Compute the metrics of each part that can be evaluated, after the training."""
     return {
         name: compute_metrics(embedded.subset(rows), nmi=config.nmi)
         for name, rows in parts.by_name().items()
@@ -238,7 +237,7 @@ def _measure_splits(config: TrainConfig, embedded: EmbeddedSet, parts: SplitRows
 
 
 def _report_rows(images: ImageSet, parts: SplitRows) -> tuple[str, Rows]:
-    """The images that the report shows: of classes the networks have never seen, where there are any."""
+    """Return name and rows of the part that the report shows: test, otherwise validation, otherwise training."""
     candidates = [(name, rows) for name, rows in parts.by_name().items() if is_measurable(images.labels[rows])]
     return candidates[-1] if candidates else ("training", parts.training)
 
@@ -270,10 +269,10 @@ def _summary(
 
 
 def _subtitle(summary: dict[str, Any]) -> str:
-    networks = "One network" if summary["members"] == 1 else f"{summary['members']} networks side by side"
+    networks = "One network" if summary["members"] == 1 else f"An ensemble of {summary['members']} networks"
     counts = f"{summary['images']['training']} images of {summary['classes']['training']} classes"
     saved_epochs = ", ".join(str(epoch) for epoch in dict.fromkeys(summary["kept"]))
-    weights = f"the weights after epoch {saved_epochs} of {summary['epochs']} were kept"
+    weights = f"the weights after epoch {saved_epochs} of {summary['epochs']} were saved"
     return (
         f"{networks} on {summary['backbone']}, trained on {counts} in {summary['seconds'] / 60:.1f} minutes; {weights}."
     )
@@ -293,27 +292,27 @@ def evaluate_run(
     device: str = "auto",
     progress: bool | None = None,
 ) -> dict[str, Any]:
-    """Measure, and write `report.html` and `metrics.json` into the out folder.
+    """Evaluate a run on a set of images, and write `report.html` and `metrics.json`.
 
     Args:
         run_dir: folder of a trained run.
         data: a folder of images, a pack, or the name of a data set.
         out: folder for report.html and metrics.json.
-        split: the images of the data to measure; "auto" is the test split if there is one, otherwise all.
-        flip: whether to add the embeddings of mirror images.
-        nmi: whether to measure clusters, too.
-        device: where to compute.
-        progress: show bars; None: only on a terminal.
+        split: images to evaluate; "auto" is the test split if there is one, otherwise all images.
+        flip: whether to add the embeddings of mirrored images.
+        nmi: whether to compute the NMI.
+        device: device to compute on.
+        progress: whether to show progress bars; None: only on a terminal.
 
     Returns:
-        The metrics and what they are of, as in `metrics.json`.
+        The metrics with the data they were computed on, as in `metrics.json`.
 
     Raises:
-        ValueError: there is no run or no such data, nothing can be measured on it, or a file is in the way.
+        ValueError: the run or the data does not exist, the data cannot be evaluated, or `out` contains other files.
     """
     check_outputs(out)
     if (out / CONFIG_FILE).exists():
-        raise ValueError(f"{out}: holds a run, whose report would be overwritten; expected another folder")
+        raise ValueError(f"{out}: contains a run, whose report would be overwritten; expected another folder")
     config = read_run_config(run_dir)
     images = select_split(read_images(data), split)
     check_measurable(images)
@@ -344,27 +343,19 @@ def evaluate_run(
 
 
 def select_split(images: ImageSet, split: Split) -> ImageSet:
-    """The part of a set that is asked for.
-
-    Raises:
-        ValueError: the set has no such part.
-    """
+    """Return the images of a split; a ValueError if the set has no such split."""
     in_test = images.split == TEST
     if split == "all" or (split == "auto" and not in_test.any()):
         return images
     selected = images.subset(images.split == TRAIN if split == "training" else in_test)
     if not len(selected):
-        raise ValueError(f"{images.name} has no {split} split; expected one, or --split all")
+        raise ValueError(f"{images.name}: has no {split} split; expected one, or --split all")
     return selected
 
 
 def check_measurable(images: ImageSet) -> None:
-    """Refuse a set on which every answer would be right, or none.
-
-    Raises:
-        ValueError: there is a single class, or no class has two images.
-    """
+    """Raise ValueError if there is a single class, or no class has two images."""
     if not is_measurable(images.labels):
         classes = len(np.unique(images.labels))
         expected = "expected two classes or more, and two images of one of them"
-        raise ValueError(f"{images.name}: {len(images)} images of {classes} classes cannot be measured; {expected}")
+        raise ValueError(f"{images.name}: {len(images)} images of {classes} classes cannot be evaluated; {expected}")

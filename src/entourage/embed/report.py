@@ -1,10 +1,8 @@
-"""What people see of embeddings: what a query finds, a map of all items, and curves of training.
+"""Report on embeddings: table of metrics, retrieval results, t-SNE map and training curves.
 
-Pictures are SVG elements that hold their thumbnails as JPEG, so that a page needs nothing else. An `ImageGetter` gives
-an item's image by its position; it is called only for items that are shown. Matplotlib and scikit-learn are imported by
-those that need them: a search answers without.
-
-The report on embeddings: a table of metrics, what queries find, a map of all items, the course of the training.
+Figures are SVG elements with embedded JPEG thumbnails, so that a page is self-contained. An `ImageGetter` returns the
+image of an item by its index; it is called only for items that are shown. Matplotlib and scikit-learn are imported in
+the functions that use them, because a search needs neither.
 """
 
 from __future__ import annotations
@@ -28,29 +26,32 @@ from entourage.report.page import Block, Section, thumbnail_data_uri
 ImageGetter = Callable[[int], Image.Image]
 
 QUERY_COLOUR, CORRECT_COLOUR, WRONG_COLOUR, UNKNOWN_COLOUR = "#22303c", "#2e9e5b", "#d1493f", "#b8c4ce"
-SIDE, FRAME, GAP = 96, 4, 10  # of a thumbnail in the retrieval picture, in pixels
-MAP_SIDE = 960  # of the map
-# Neighbouring classes differ; with more classes than colours they repeat.
+SIDE, FRAME, GAP = 96, 4, 10  # thumbnails of the retrieval figure: side, frame width and distance in pixels
+MAP_SIDE = 960  # side of the map in pixels
+# Colours of classes and curves; they repeat if there are more classes.
 COLOURS = ("#2a6f97", "#d1783f", "#2e9e5b", "#d1493f", "#7d5ba6", "#8c6d46", "#d17fb3", "#7f8c8d", "#b0a82f", "#3fb5c4")
 
 
 def draw_retrieval(
     get_image: ImageGetter, queries: Sequence[int], neighbors: ArrayLike, labels: Sequence[object] | NDArray[np.generic]
 ) -> str:
-    """A row a query: the query, then what it found, nearest first, framed in green where the class is right.
+    """Draw one row per query: the query and its neighbours, nearest first, framed in green if the class matches.
 
     Args:
-        get_image: gives an item's image.
-        queries: positions of the items that were looked up.
-        neighbors: positions of the items they found, shape (queries, k), nearest first.
-        labels: the class of each item; None for a query whose class is unknown: what it finds has a grey frame.
+        get_image: returns the image of an item.
+        queries: indices of the query items.
+        neighbors: indices of their neighbours, shape (queries, k), nearest first.
+        labels: the class of each item. If that of a query is None (unknown), its neighbours have a grey frame.
 
     Returns:
         An `<svg>` element.
+
+    Raises:
+        ValueError: `neighbors` does not have one row per query.
     """
     indices = np.asarray(neighbors)
     if indices.ndim != 2 or len(indices) != len(queries):
-        raise ValueError(f"neighbors have shape {indices.shape}; expected ({len(queries)}, k), a row a query")
+        raise ValueError(f"neighbors have shape {indices.shape}; expected ({len(queries)}, k), a row per query")
     step = SIDE + 2 * FRAME + GAP
     marks: list[str] = []
     for row, query in enumerate(queries):
@@ -63,7 +64,7 @@ def draw_retrieval(
                 if labels[item] == labels[query]
                 else WRONG_COLOUR
             )
-            left = column * step + GAP  # a little apart from the query
+            left = column * step + GAP  # a wider gap after the query
             marks += _framed(get_image(item), left, row * step, colour, str(labels[item]))
     width, height = (indices.shape[1] + 1) * step + GAP, len(indices) * step
     return _svg(width, height, marks)
@@ -72,16 +73,19 @@ def draw_retrieval(
 def draw_map(
     get_image: ImageGetter, positions: ArrayLike, labels: Sequence[object] | NDArray[np.generic], *, cells: int = 24
 ) -> str:
-    """A map of items: a dot in the colour of its class for each, and thumbnails for as many as there is room for.
+    """Draw items as dots in the colours of their classes, with one thumbnail per occupied cell of a grid.
 
     Args:
-        get_image: gives an item's image.
-        positions: where the items are, shape (n, 2), e.g. as `tsne_positions` gives them.
+        get_image: returns the image of an item.
+        positions: coordinates of the items, shape (n, 2), for example those of `tsne_positions`.
         labels: the class of each item.
-        cells: thumbnails in a row of the map, if it were full.
+        cells: number of grid cells per row and column.
 
     Returns:
         An `<svg>` element.
+
+    Raises:
+        ValueError: positions are not finite or do not have two columns.
     """
     points = _in_unit_square(positions)  # (n, 2)
     codes = np.unique(np.asarray(labels), return_inverse=True)[1]
@@ -92,7 +96,7 @@ def draw_map(
         for (x, y), colour in zip(points * MAP_SIDE, colours, strict=True)
     ]
     for item, (column, row) in _cell_items(points, cells):
-        href = thumbnail_data_uri(get_image(item), side=2 * round(side))  # sharp when zoomed in
+        href = thumbnail_data_uri(get_image(item), side=2 * round(side))  # twice the size, for zooming
         box = f'x="{column * side + 1:.1f}" y="{row * side + 1:.1f}" width="{side - 2:.1f}" height="{side - 2:.1f}"'
         title = f"<title>{escape(str(labels[item]))}</title>"
         marks.append(f'<image {box} href="{href}" preserveAspectRatio="xMidYMid slice">{title}</image>')
@@ -101,7 +105,7 @@ def draw_map(
 
 
 def tsne_positions(embeddings: ArrayLike, *, seed: int = 0) -> NDArray[np.float32]:
-    """Where t-SNE puts embeddings, of any length, on a plane by their directions: shape (n, 2)."""
+    """Compute the t-SNE coordinates, shape (n, 2), of embeddings scaled to length 1."""
     from sklearn.manifold import TSNE
 
     points = np.asarray(embeddings, dtype=np.float32)
@@ -114,7 +118,7 @@ def tsne_positions(embeddings: ArrayLike, *, seed: int = 0) -> NDArray[np.float3
 
 
 def plot_training_curves(curves: Mapping[str, Sequence[float]], *, label: str = "Recall@1") -> str:
-    """A line for each name over epochs 1, 2, ..., e.g. of training classes and of classes never seen."""
+    """Plot one line per name over the epochs 1, 2, ..., as an `<svg>` element."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
@@ -141,7 +145,7 @@ def _framed(image: Image.Image, left: float, top: float, colour: str, title: str
 
 
 def _square(image: Image.Image) -> Image.Image:
-    """The middle of the picture."""
+    """Crop the central square of an image."""
     side = min(image.size)
     left, top = (image.width - side) // 2, (image.height - side) // 2
     return image.crop((left, top, left + side, top + side))
@@ -156,7 +160,7 @@ def _in_unit_square(positions: ArrayLike) -> NDArray[np.float64]:
 
 
 def _cell_items(points: NDArray[np.float64], cells: int) -> list[tuple[int, tuple[int, int]]]:
-    """Items that have a cell of the map to themselves, with its column and row: in each, the one nearest its middle."""
+    """Return the item nearest the centre of each occupied grid cell, with the cell's column and row."""
     cell = np.minimum((points * cells).astype(int), cells - 1)  # (n, 2)
     distance = np.linalg.norm(points * cells - cell - 0.5, axis=1)
     best: dict[tuple[int, int], int] = {}
@@ -170,7 +174,7 @@ def _svg(width: float, height: float, marks: Sequence[str]) -> str:
     return head + "".join(marks) + "</svg>"
 
 
-RANDOM_QUERIES, FAILED_QUERIES, N_NEIGHBORS = 6, 4, 8  # rows of the retrieval picture, and neighbours of each
+RANDOM_QUERIES, FAILED_QUERIES, N_NEIGHBORS = 6, 4, 8  # rows of the retrieval figure, and neighbours per row
 MAX_ON_MAP = 1500
 RECALL_K = (1, 2, 4, 8)
 
@@ -183,24 +187,24 @@ class EmbeddedSet:
     embeddings: Tensor
 
     def subset(self, rows: Rows) -> EmbeddedSet:
-        """Some of them."""
+        """Return the images and embeddings of these rows."""
         return EmbeddedSet(self.images.subset(rows), self.embeddings[torch.from_numpy(rows).to(self.embeddings.device)])
 
 
 def compute_metrics(embedded: EmbeddedSet, *, nmi: bool = True) -> dict[str, float]:
-    """The metrics of a set, with Recall@K only for as many neighbours as there are."""
+    """Compute the metrics of a set; Recall@K only for K below the number of images."""
     k = [at for at in RECALL_K if at < len(embedded.images)]
     return retrieval_metrics(embedded.embeddings, embedded.images.labels, k or [1], nmi=nmi)
 
 
 def is_measurable(labels: Rows) -> bool:
-    """Whether there are two classes and two images of one of them: otherwise nothing can be found, or all is right."""
+    """Return whether there are two classes and two images of one of them, as retrieval metrics require."""
     counts = np.unique(labels, return_counts=True)[1]
     return len(counts) > 1 and int(counts.max()) > 1
 
 
 def metrics_table(measured: Mapping[str, Mapping[str, float]]) -> list[tuple[str, ...]]:
-    """Rows of text, the first being the header; all values in per cent."""
+    """Format metrics in per cent as rows of text, the header first."""
     names = list(dict.fromkeys(name for metrics in measured.values() for name in metrics))
     rows = [("", *names)]
     for title, metrics in measured.items():
@@ -209,7 +213,7 @@ def metrics_table(measured: Mapping[str, Mapping[str, float]]) -> list[tuple[str
 
 
 def format_table(table: Sequence[Sequence[str]]) -> str:
-    """A table for a terminal."""
+    """Format a table for a terminal, with right-aligned columns."""
     widths = [max(len(cell) for cell in column) for column in zip(*table, strict=True)]
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in table]
     return "\n".join(lines)
@@ -223,27 +227,30 @@ def embedding_sections(
     *,
     seed: int = 0,
 ) -> list[Section]:
-    """The sections of a report.
+    """Create the sections of a report.
 
     Args:
-        embedded: what pictures show.
+        embedded: images and embeddings of the retrieval figure and the map.
         measured: metrics by the name of their row.
-        curves: Recall@1 after each epoch by the name of the set, if there was a training.
+        curves: Recall@1 after each epoch by the name of the set; None without a training.
         skipped: name and reason of each image that could not be read.
-        seed: of the choice of queries and of the map.
+        seed: random seed of the choice of queries and of the map.
+
+    Returns:
+        The sections, in the order of the page.
     """
     lead = (
-        "Recall@K: per cent of queries with one of their class among the K most similar images. R-precision and MAP@R "
-        "look at as many neighbours as the class has. NMI compares clusters found by k-means with the classes."
+        "Recall@K: percentage of queries with an image of their class among the K most similar images. R-precision and "
+        "MAP@R use as many neighbours as the class has other images. NMI compares k-means clusters with the classes."
     )
     sections = [Section("Metrics", lead, wide=[Block(table=metrics_table(measured))])]
     if curves:
-        text = "A curve of the training images far above the others means that the network has learnt them by heart."
-        sections.append(Section("The training", text, blocks=[Block(figure=plot_training_curves(curves))]))
+        text = "A curve of the training images far above the others indicates overfitting."
+        sections.append(Section("Training", text, blocks=[Block(figure=plot_training_curves(curves))]))
     sections += [_queries(embedded, seed), _map(embedded, seed)]
     if skipped:
         rows = [("item", "reason"), *skipped]
-        sections.append(Section("Skipped", "These images could not be read.", wide=[Block(table=rows)]))
+        sections.append(Section("Skipped images", "These images could not be read.", wide=[Block(table=rows)]))
     return sections
 
 
@@ -256,26 +263,27 @@ def _queries(embedded: EmbeddedSet, seed: int) -> Section:
     selected = np.concatenate([np.arange(min(RANDOM_QUERIES, len(order))), failed])
     names = [embedded.images.class_names[label] for label in labels]
     picture = draw_retrieval(embedded.images.image, order[selected].tolist(), neighbors[selected], names)
-    lead = "The query on the left, then the most similar images: green frames are of its class, red ones of another."
+    lead = "The query is on the left, then the most similar images: green frames mark its class, red ones others."
     if len(failed):
-        lead += f" The first {RANDOM_QUERIES} queries are drawn at random, the others from those that fail."
-    return Section("What queries find", lead, wide=[Block(figure=picture)])
+        lead += f" The first {RANDOM_QUERIES} queries are drawn at random, the others from those whose nearest image is"
+        lead += " of another class."
+    return Section("Retrieval results", lead, wide=[Block(figure=picture)])
 
 
 def _map(embedded: EmbeddedSet, seed: int) -> Section:
     n = len(embedded.images)
     rows = np.sort(np.random.default_rng(seed).permutation(n)[:MAX_ON_MAP])
     if len(rows) < 4:
-        return Section("A map", "Four images or more could be shown on a map.")
+        return Section("Map", "A map requires four or more images.")
     subset = embedded.subset(rows)
     names = [subset.images.class_names[label] for label in subset.images.labels]
     picture = draw_map(subset.images.image, tsne_positions(subset.embeddings.cpu().numpy(), seed=seed), names)
-    lead = f"t-SNE lays similar images side by side; frames and dots are coloured by class. {len(rows)} of {n} images."
-    return Section("A map", lead, wide=[Block(figure=picture)])
+    lead = f"t-SNE places similar images close together; colours denote classes. {len(rows)} of {n} images."
+    return Section("Map", lead, wide=[Block(figure=picture)])
 
 
 def _neighbors(embeddings: Tensor, queries: Rows) -> Rows:
-    """The most similar others of each query, shape (queries, k), most similar first."""
+    """Return the nearest neighbours of each query by cosine, shape (queries, k), most similar first."""
     rows = torch.from_numpy(queries).to(embeddings.device)
     cosines = embeddings[rows] @ embeddings.T  # (queries, n)
     cosines.scatter_(1, rows[:, None], -torch.inf)

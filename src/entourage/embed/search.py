@@ -1,8 +1,6 @@
-"""The embeddings of a set of images, kept beside the networks that made them, so that a search answers at once.
+"""Pipeline of the command `embed search`, and the indices of embeddings that it stores in the folder of a run.
 
-Each set that was searched has a file of its own, `index-DIGEST.safetensors`; the last few are kept.
-
-The way of `embed search`: which images of a set are most like a query.
+Each image set has an index file `index-DIGEST.safetensors`; the most recently used ones are retained.
 """
 
 from __future__ import annotations
@@ -36,17 +34,17 @@ from entourage.io.weights import read_weights, write_weights
 from entourage.report.page import Block, Section, write_page
 from entourage.training.images import ImageBank
 
-MAX_INDEXES = 8  # sets of images whose index a run keeps
+MAX_INDEXES = 8  # number of indices that are retained in a run
 
 
 @dataclass(frozen=True, eq=False)
 class EmbeddingIndex:
-    """Embedded images.
+    """Embeddings of an image set, with names and classes.
 
     Attributes:
         embeddings: rows of length 1, shape (n, d), float32, on the CPU.
-        items: their names, n of them.
-        classes: the name of each one's class.
+        items: names of the images, length n.
+        classes: names of their classes, length n.
         skipped: name and reason of each image that could not be read.
     """
 
@@ -56,16 +54,16 @@ class EmbeddingIndex:
     skipped: list[tuple[str, str]]
 
     def nearest(self, queries: Tensor, top_k: int, positions: Sequence[int | None]) -> tuple[Tensor, Tensor]:
-        """What is most similar to each query.
+        """Return the images that are most similar to each query.
 
         Args:
             queries: rows of length 1, shape (q, d).
-            top_k: number of neighbours to return; fewer where there are fewer.
-            positions: the position of each query among the images, which it does not find, or None.
+            top_k: number of neighbours of each query, limited to n.
+            positions: index of each query among the images, which is excluded from its neighbours, or None.
 
         Returns:
-            Places and cosines, both shape (q, count), most similar first; where all images are asked for, a query that
-            is one of them finds itself last, with a cosine of minus infinity. Costs O(q n d) time.
+            Indices and cosines, both of shape (q, min(top_k, n)), most similar first. If all images are requested, an
+            excluded query comes last, with a cosine of minus infinity. Costs O(q n d) time.
         """
         cosines = queries @ self.embeddings.T  # (q, n)
         for row, position in enumerate(positions):
@@ -78,40 +76,43 @@ class EmbeddingIndex:
 def load_or_build_index(
     folder: Path, config: RunConfig, images: ImageSet, embed: Callable[[], EmbeddedImages]
 ) -> EmbeddingIndex:
-    """The index of these images in a run's folder, made anew if there is none or the networks are others.
+    """Load the index of an image set from the folder of a run, or build and store it.
 
-    If it cannot be kept there, a warning says so.
+    An index that cannot be stored causes a warning.
 
     Args:
-        folder: of the run.
-        config: of the run.
-        images: all that can be found.
-        embed: embeds them; called only if it must be.
+        folder: folder of the run.
+        config: configuration of the run; an index of other weights is not used.
+        images: the image set.
+        embed: returns the embeddings; called only if there is no index.
+
+    Returns:
+        The index.
     """
     digest = _digest(config, images)
     path = folder / index_name(digest)
     index = _read(path, digest)
     if index is not None:
-        with suppress(OSError):  # in a folder that is only read, none is ever removed
+        with suppress(OSError):  # marks it as recently used; a read-only folder needs no clean-up
             os.utime(path)
         return index
     index = _index(images, embed())
     try:
         _write(folder, digest, index)
     except OSError as error:
-        warnings.warn(f"the index is not kept: cannot write to {folder}: {error.strerror}", stacklevel=2)
+        warnings.warn(f"the index is not stored: cannot write to {folder}: {error.strerror}", stacklevel=2)
     return index
 
 
 def write_index(folder: Path, config: RunConfig, images: ImageSet, embedded: EmbeddedImages) -> EmbeddingIndex:
-    """Keep embedded images in a run's folder."""
+    """Create the index of embedded images and store it in the folder of the run."""
     index = _index(images, embedded)
     _write(folder, _digest(config, images), index)
     return index
 
 
 def index_name(digest: str) -> str:
-    """The file of a set of images."""
+    """Return the file name of an index."""
     return f"index-{digest[:8]}.safetensors"
 
 
@@ -126,7 +127,7 @@ def _index(images: ImageSet, embedded: EmbeddedImages) -> EmbeddingIndex:
 
 
 def _write(folder: Path, digest: str, index: EmbeddingIndex) -> None:
-    """Write an index; those that were used longest ago make room for it."""
+    """Write an index, and remove the least recently used ones beyond `MAX_INDEXES`."""
     metadata = {"images": digest, "items": index.items, "classes": index.classes, "skipped": index.skipped}
     write_weights(folder / index_name(digest), {"embeddings": index.embeddings}, metadata)
     by_use = sorted(folder.glob(index_name("?" * 8)), key=lambda path: path.stat().st_mtime_ns, reverse=True)
@@ -135,7 +136,7 @@ def _write(folder: Path, digest: str, index: EmbeddingIndex) -> None:
 
 
 def _read(path: Path, digest: str) -> EmbeddingIndex | None:
-    """The index, or None if it is missing, of other images, or no index."""
+    """Read an index; None if the file is missing, damaged, or belongs to other images."""
     try:
         tensors, metadata = read_weights(path)
         if metadata["images"] != digest:
@@ -153,7 +154,7 @@ def _digest(config: RunConfig, images: ImageSet) -> str:
 
 
 class Hit(NamedTuple):
-    """An image that was found."""
+    """A neighbour of a query: name, class and cosine similarity."""
 
     item: str
     label: str
@@ -162,10 +163,10 @@ class Hit(NamedTuple):
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What a search found.
+    """Result of a search.
 
     Attributes:
-        hits: each query, as it was given, with the most similar images, most similar first.
+        hits: each query, as passed, with its neighbours, most similar first.
         skipped: name and reason of each image of the data that could not be read.
     """
 
@@ -174,7 +175,7 @@ class SearchResult:
 
 
 class _Query(NamedTuple):
-    """A query: the item it means, or else its file."""
+    """A query with either the item of the data or the image file that it denotes."""
 
     name: str
     item: str | None
@@ -191,26 +192,29 @@ def search_run(
     device: str = "auto",
     progress: bool | None = None,
 ) -> SearchResult:
-    """Find what is most like each query, at once if the run has an index of the same images, otherwise making it.
+    """Find the images that are most similar to each query, by a stored index or one that is built and stored.
 
     Args:
         run_dir: folder of a trained run.
-        data: the images to search: a folder of images, a pack, or the name of a data set.
+        data: images to search: a folder of images, a pack, or the name of a data set.
         queries: image files, or items of the data.
-        top_k: number of images to find for each query.
-        out: HTML file for a picture of the result, or None.
-        device: where to compute.
-        progress: show bars; None: only on a terminal.
+        top_k: number of neighbours of each query.
+        out: HTML file for a figure of the result, or None.
+        device: device to compute on.
+        progress: whether to show progress bars; None: only on a terminal.
+
+    Returns:
+        The neighbours of each query, and the images of the data that could not be read.
 
     Raises:
-        ValueError: there is no run or no such data, a query is neither an item nor an image, or the page cannot be
+        ValueError: the run or the data does not exist, a query is neither an item nor an image, or `out` cannot be
             written.
     """
     if out is not None:
         check_output_file(out, ".html", run_dir.rglob("*.html"))
     config = read_run_config(run_dir)
     images = read_images(data)
-    resolved = _resolve(queries, data, images.items)  # before anything is embedded, which may take long
+    resolved = _resolve(queries, data, images.items)  # errors are raised before images are embedded
     side = config.recipe.decoded_side
     pixels = _decode(resolved, side)
     index = load_or_build_index(
@@ -227,20 +231,18 @@ def search_run(
         for query, itself, pairs in zip(resolved, positions, _paired(neighbors, cosines), strict=True)
     ]
     if out is not None:
-        others = len(index.items) - any(
-            position is not None for position in positions
-        )  # an item is not its own neighbour
+        others = len(index.items) - any(position is not None for position in positions)  # without the query itself
         _write_page(out, images, index, resolved, positions, neighbors[:, :others])
     return SearchResult(hits, index.skipped)
 
 
 def _paired(neighbors: Tensor, cosines: Tensor) -> list[list[tuple[int, float]]]:
-    """For each query the places it found with their cosines, most similar first."""
+    """Pair neighbours with their cosines, per query."""
     return [list(zip(*row, strict=True)) for row in zip(neighbors.tolist(), cosines.tolist(), strict=True)]
 
 
 def _resolve(names: Sequence[str], data: str, items: Sequence[str]) -> list[_Query]:
-    """What each query means: an item by its whole path, or else a file, or else an item by the end of its path."""
+    """Match each query with an item by its full path, otherwise a file, otherwise an item by the end of its path."""
     item_set, matcher = set(items), ItemMatcher(items)
     queries = []
     for name in names:
@@ -250,16 +252,16 @@ def _resolve(names: Sequence[str], data: str, items: Sequence[str]) -> list[_Que
             continue
         matches = matcher.find(item)
         if not matches:
-            raise ValueError(f"query {name!r} is no item of {data}, nor an image file")
+            raise ValueError(f"query {name!r}: not found; expected an item of {data} or an image file")
         if len(matches) > 1:
-            candidates = f"{matches[0]!r} or {matches[1]!r} of {data}"
-            raise ValueError(f"query {name!r} may mean {candidates}; expected more of its path")
+            candidates = f"{matches[0]!r} and {matches[1]!r} of {data}"
+            raise ValueError(f"query {name!r}: matches {candidates}; expected a longer part of the path")
         queries.append(_Query(name, matches[0], None))
     return queries
 
 
 def _decode(queries: Sequence[_Query], side: int) -> NDArray[np.uint8]:
-    """The images of those queries that are files, shape (f, side, side, 3)."""
+    """Decode the queries that are files, shape (f, side, side, 3)."""
     files = [query.file for query in queries if query.file is not None]
     pixels = decode_pixels(files, (side, side), progress=False)
     if pixels.failures:
@@ -268,17 +270,17 @@ def _decode(queries: Sequence[_Query], side: int) -> NDArray[np.uint8]:
 
 
 def _positions(index: EmbeddingIndex, queries: Sequence[_Query], data: str) -> list[int | None]:
-    """Where each query is in the index; None for a file."""
+    """Return the position of each query in the index; None for a file."""
     skipped = dict(index.skipped)
     for query in queries:
         if query.item in skipped:
-            raise ValueError(f"query {query.name!r} is no item of {data} that could be read: {skipped[query.item]}")
+            raise ValueError(f"query {query.name!r}: unreadable ({skipped[query.item]}); expected a readable image")
     positions = {item: position for position, item in enumerate(index.items)}
     return [None if query.item is None else positions[query.item] for query in queries]
 
 
 def _relative_path(name: str, data: str) -> str:
-    """The path of a file below the folder of the data, where it lies there; otherwise the name as it is."""
+    """Return the path of a file relative to the folder of the data; names that are not such a file are unchanged."""
     file, folder = Path(name).resolve(), Path(data).resolve()
     return file.relative_to(folder).as_posix() if file.is_file() and file.is_relative_to(folder) else name
 
@@ -291,7 +293,7 @@ def _vectors(
     pixels: NDArray[np.uint8],
     device: str,
 ) -> Tensor:
-    """Embeddings of the queries, shape (q, d); networks are loaded only for those that the index does not hold."""
+    """Return the embeddings of the queries, shape (q, d); networks are loaded only if some are not in the index."""
     vectors = index.embeddings.new_empty(len(positions), index.embeddings.shape[1])
     for row, position in enumerate(positions):
         if position is not None:
@@ -312,14 +314,14 @@ def _write_page(
     neighbors: Tensor,
 ) -> None:
     row_of = {item: row for row, item in enumerate(images.items)}
-    n = len(index.items)  # queries from outside follow after all items
+    n = len(index.items)  # numbers from n on denote queries that are files
 
-    def picture(number: int) -> Image.Image:
+    def get_image(number: int) -> Image.Image:
         file = queries[number - n].file if number >= n else None
         return images.image(row_of[index.items[number]]) if file is None else read_image(file)
 
     numbers = [n + row if position is None else position for row, position in enumerate(positions)]
-    figure = draw_retrieval(picture, numbers, neighbors.numpy(), [*index.classes, *(None for _ in queries)])
-    lead = "The query on the left, then the most similar images, most similar first."
+    figure = draw_retrieval(get_image, numbers, neighbors.numpy(), [*index.classes, *(None for _ in queries)])
+    lead = "The query is on the left, followed by the images found, most similar first."
     names = ", ".join(query.name for query in queries)
-    write_page(path, f"Search in {images.name}", names, [Section("What was found", lead, wide=[Block(figure=figure)])])
+    write_page(path, f"Search in {images.name}", names, [Section("Images found", lead, wide=[Block(figure=figure)])])

@@ -1,4 +1,4 @@
-"""Ensembles: members differ by their seed alone, and their embeddings stand side by side."""
+"""Training of ensembles, and their concatenated embeddings."""
 
 from pathlib import Path
 from types import ModuleType
@@ -20,14 +20,14 @@ from entourage.training.images import ImageBank
 RECIPE = Recipe(size=20, classes_per_batch=4, samples_per_class=4, stages=(Stage(1, 1e-2),), seed=5)
 
 
-def test_members_are_what_their_seeds_would_train_alone(toys: ModuleType, tmp_path: Path) -> None:
+def test_members_equal_separate_trainings(toys: ModuleType, tmp_path: Path) -> None:
     pixels, labels = toys.images()
     data = EmbeddingData(ImageBank(pixels), labels, np.arange(96))
     members = train_ensemble(toys.backbone, data, RECIPE, 2, run_dir=tmp_path, device="cpu", progress=False)
     assert {path.name for path in tmp_path.iterdir()} == {"member-1", "member-2"}
-    alone = train_embedding(toys.backbone(), data, RECIPE, device="cpu", progress=False)
+    single = train_embedding(toys.backbone(), data, RECIPE, device="cpu", progress=False)
     rows = np.arange(0, 96, 5)
-    embeddings = [embed_rows(one.network, data.bank, rows, one.preprocessing) for one in (alone, *members)]
+    embeddings = [embed_rows(one.network, data.bank, rows, one.preprocessing) for one in (single, *members)]
     assert torch.equal(embeddings[0], embeddings[1])
     assert not torch.allclose(embeddings[1], embeddings[2], atol=1e-3)
     together = embed_ensemble(members, data.bank, rows)
@@ -40,7 +40,7 @@ def test_empty_ensemble_raises(toys: ModuleType) -> None:
         train_ensemble(toys.backbone, EmbeddingData(ImageBank(pixels), labels, np.arange(96)), RECIPE, 0)
 
 
-def test_images_are_embedded_in_chunks_and_broken_ones_left_out(
+def test_images_are_embedded_in_chunks_without_unreadable_ones(
     trained: Path, image_folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(ensemble, "CHUNK_SIZE", 7)
@@ -53,5 +53,5 @@ def test_images_are_embedded_in_chunks_and_broken_ones_left_out(
     torch.testing.assert_close(embedded.embeddings, embed_ensemble(members, ImageBank(pixels.values), np.arange(64)))
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "b.png").write_bytes(b"no image")
-    with pytest.raises(ValueError, match="none of its 1 images can be read: not an image"):
+    with pytest.raises(ValueError, match="none of 1 images can be read: not an image"):
         embed_images(members, read_images(tmp_path), 20, progress=False)

@@ -1,4 +1,4 @@
-"""Random search: draws lie in their ranges, spread over them, and the best comes first."""
+"""Ranges and distribution of the drawn recipes, and order of the trials."""
 
 import math
 from itertools import islice
@@ -11,9 +11,9 @@ from entourage.embed.training.recipes import Recipe, Stage
 BASE = Recipe(stages=(Stage(2, 1e-3, "classification"), Stage(3, 1e-4)), head="cosine")
 
 
-def test_draws_lie_in_the_ranges_of_the_thesis() -> None:
+def test_draws_are_within_the_ranges_of_the_thesis() -> None:
     for drawn in islice(sample_recipes(BASE), 300):
-        # The range is for the loss; the stage before it keeps its proportion, as wherever a rate is set.
+        # The range applies to the metric stage; the learning rate of the stage before is scaled by the same factor.
         assert 1e-5 <= drawn.stages[1].learning_rate <= 0.1
         assert drawn.stages[0].learning_rate == pytest.approx(drawn.stages[1].learning_rate * 10)
         assert 1e-16 <= drawn.weight_decay <= 0.1
@@ -24,27 +24,27 @@ def test_draws_lie_in_the_ranges_of_the_thesis() -> None:
         assert (drawn.head, drawn.stages[1].epochs) == ("cosine", 3)
 
 
-def test_draws_are_spread_evenly_in_the_logarithm() -> None:
+def test_draws_are_log_uniform() -> None:
     many = list(islice(sample_recipes(BASE), 400))
     for values, middle in (
         ([one.stages[1].learning_rate for one in many], 1e-3),
         ([one.weight_decay for one in many], math.sqrt(1e-17)),
         ([one.group.temperature for one in many], 10.0),
     ):
-        # Half of them below the middle; six standard deviations of a share of 400 are 0.15.
+        # Half of the values are below the middle; six standard deviations of a fraction of 400 are 0.15.
         assert abs(sum(value < middle for value in values) / 400 - 0.5) < 0.15
     assert {one.group.anchors_per_class for one in many} == set(range(5))
     assert {one.samples_per_class for one in many} == set(range(5, 11))
 
 
-def test_the_seed_decides() -> None:
+def test_equal_seeds_give_equal_results() -> None:
     one, two, other = (list(islice(sample_recipes(BASE, seed=seed), 3)) for seed in (1, 1, 2))
     assert one == two
     assert one != other
     assert len(set(one)) == 3
 
 
-def test_the_best_comes_first_and_what_diverged_last() -> None:
+def test_trials_are_sorted_with_diverged_ones_last() -> None:
     scores = iter([0.3, math.nan, 0.7, 0.5])
     tried: list[Recipe] = []
 
@@ -60,16 +60,16 @@ def test_the_best_comes_first_and_what_diverged_last() -> None:
 @pytest.mark.parametrize(
     ("span", "message"),
     [
-        ({"learning_rate": (0.1, 0.01)}, r"learning_rate goes from 0.1 to 0.01; expected two numbers above 0"),
-        ({"weight_decay": (0.0, 0.1)}, r"weight_decay goes from 0.0 to 0.1; expected"),
-        ({"anchors_per_class": (0, 5)}, "anchors_per_class goes from 0 to 5; expected 0 up to fewer than 5"),
+        ({"learning_rate": (0.1, 0.01)}, r"learning_rate is \(0.1, 0.01\); expected two numbers above 0"),
+        ({"weight_decay": (0.0, 0.1)}, r"weight_decay is \(0.0, 0.1\); expected"),
+        ({"anchors_per_class": (0, 5)}, r"anchors_per_class is \(0, 5\); expected numbers from 0 to 4"),
     ],
 )
-def test_ranges_must_make_sense(span: dict[str, tuple[float, float]], message: str) -> None:
+def test_invalid_ranges_raise(span: dict[str, tuple[float, float]], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         SearchSpace(**span)  # type: ignore[arg-type]
 
 
-def test_no_trials_are_refused() -> None:
+def test_zero_trials_raise() -> None:
     with pytest.raises(ValueError, match="trials is 0; expected 1 or more"):
         random_search(lambda _: 0.0, BASE, 0)

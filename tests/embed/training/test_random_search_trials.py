@@ -1,4 +1,4 @@
-"""Random search carried out: what is trained, what it is judged by, and what is remembered."""
+"""Training, evaluation, storage and resumption of the trials of a random search."""
 
 import json
 import math
@@ -25,27 +25,27 @@ from entourage.training.meters import NonFiniteLossError
 RECIPE = Recipe(size=20, view=NO_AUGMENTATION, stages=(Stage(1, 1e-3, "classification"), Stage(1, 1e-2)), seed=5)
 
 
-def parts_of(toys: ModuleType) -> tuple[EmbeddingData, Rows]:
+def split_data(toys: ModuleType) -> tuple[EmbeddingData, Rows]:
     pixels, labels = toys.images(each=6)
     return EmbeddingData(ImageBank(pixels), labels, np.flatnonzero(labels > 2)), np.flatnonzero(labels <= 2)
 
 
 def search(toys: ModuleType, run: Path, count: int = 3, **change: Any) -> list[Trial]:
-    data, held_out = parts_of(toys)
+    data, held_out = split_data(toys)
     values = {"load": toys.backbone, "data": data, "held_out": held_out, "recipe": RECIPE, **change}
     return search_recipes(**values, trials=count, run_dir=run, device="cpu", progress=False)
 
 
 class StoppedError(Exception):
-    """Somebody pulled the plug."""
+    """Simulated interruption."""
 
 
-def after(monkeypatch: pytest.MonkeyPatch, count: int, error: Exception) -> None:
-    """The first trainings go well, the next one ends with an error."""
-    left = iter([True] * count)
+def fail_after(monkeypatch: pytest.MonkeyPatch, count: int, error: Exception) -> None:
+    """Let the trainings after the first `count` fail with an error."""
+    remaining = iter([True] * count)
 
     def train(*arguments: Any, **options: Any) -> TrainedEmbedding:
-        if next(left, False):
+        if next(remaining, False):
             return train_embedding(*arguments, **options)
         raise error
 
@@ -55,42 +55,42 @@ def after(monkeypatch: pytest.MonkeyPatch, count: int, error: Exception) -> None
 def test_each_trial_is_a_sampled_recipe_scored_on_held_out_classes(toys: ModuleType, tmp_path: Path) -> None:
     results = search(toys, tmp_path)
     assert [one.score for one in results] == sorted((one.score for one in results), reverse=True)
-    data, held_out = parts_of(toys)
+    data, held_out = split_data(toys)
     for _, drawn in zip(range(3), sample_recipes(RECIPE, seed=5), strict=False):
-        alone = train_embedding(toys.backbone(), data, drawn, device="cpu", progress=False)
-        embeddings = embed_rows(alone.network, data.bank, held_out, alone.preprocessing)
+        single = train_embedding(toys.backbone(), data, drawn, device="cpu", progress=False)
+        embeddings = embed_rows(single.network, data.bank, held_out, single.preprocessing)
         recall = retrieval_metrics(embeddings, data.labels[held_out], (1,), nmi=False)["recall@1"]
         assert Trial(drawn, recall) in results
-    assert [path.name for path in tmp_path.iterdir()] == [TRIALS_FILE]  # what trainings needed to continue is gone
+    assert [path.name for path in tmp_path.iterdir()] == [TRIALS_FILE]  # checkpoints are removed
 
 
-def test_a_search_that_was_stopped_continues(toys: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = search(toys, tmp_path / "whole")
-    after(monkeypatch, 2, StoppedError())
+def test_interrupted_search_resumes(toys: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    uninterrupted = search(toys, tmp_path / "uninterrupted")
+    fail_after(monkeypatch, 2, StoppedError())
     with pytest.raises(StoppedError):
         search(toys, tmp_path / "run")
-    after(monkeypatch, 1, StoppedError())
-    assert search(toys, tmp_path / "run") == whole
-    assert search(toys, tmp_path / "run") == whole  # and a finished one answers at once
+    fail_after(monkeypatch, 1, StoppedError())
+    assert search(toys, tmp_path / "run") == uninterrupted
+    assert search(toys, tmp_path / "run") == uninterrupted  # a finished search is not repeated
 
 
 @pytest.mark.parametrize("error", [NonFiniteLossError("the loss is nan"), NonFiniteInputError("embeddings are nan")])
-def test_what_diverged_comes_last(
+def test_diverged_trials_come_last(
     toys: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    after(monkeypatch, 2, error)
+    fail_after(monkeypatch, 2, error)
     results = search(toys, tmp_path)
     assert [math.isnan(one.score) for one in results] == [False, False, True]
     assert json.loads((tmp_path / TRIALS_FILE).read_text())["trials"][2]["recall@1"] is None
     again = search(toys, tmp_path)
     assert [one.recipe for one in again] == [one.recipe for one in results]
-    with pytest.raises(ValueError, match="all 2 trials diverged"):
+    with pytest.raises(ValueError, match="trials: all 2 diverged; expected one"):
         search(toys, tmp_path / "other", 2)
 
 
-def test_another_search_is_refused_by_name(toys: ModuleType, tmp_path: Path) -> None:
+def test_other_configuration_raises(toys: ModuleType, tmp_path: Path) -> None:
     search(toys, tmp_path, 1)
-    data, held_out = parts_of(toys)
+    data, held_out = split_data(toys)
     pixels = data.bank.values.copy()
     pixels[0] ^= 1
 
@@ -107,15 +107,15 @@ def test_another_search_is_refused_by_name(toys: ModuleType, tmp_path: Path) -> 
         with pytest.raises(ValueError, match=f"holds a run with {name}"):
             search(toys, tmp_path, **{"count": 1, **change})  # type: ignore[arg-type]
     (tmp_path / TRIALS_FILE).write_text("{}")
-    with pytest.raises(ValueError, match=r"trials.json is no record of this version: .*; choose another folder"):
+    with pytest.raises(ValueError, match=r"trials.json: invalid .*; expected trials of this version"):
         search(toys, tmp_path, 1)
 
 
-def test_training_and_held_out_classes_must_differ(toys: ModuleType, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="1 classes are both trained on and held out"):
+def test_shared_classes_raise(toys: ModuleType, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="held_out: 1 classes are also trained on; expected other classes"):
         search(toys, tmp_path, held_out=np.arange(24))
 
 
-def test_trial_as_json() -> None:
+def test_trial_to_dict_replaces_nan() -> None:
     assert trial_to_dict(Trial(RECIPE, 0.5))["recall@1"] == 0.5
     assert trial_to_dict(Trial(RECIPE, math.nan))["recall@1"] is None

@@ -1,4 +1,4 @@
-"""Recipes say what the text and the code said."""
+"""Recipes compared with the thesis and the original code, and their changes and validation."""
 
 import json
 from dataclasses import asdict
@@ -19,13 +19,13 @@ from entourage.embed.training.recipes import (
 )
 
 
-def test_every_preset_of_the_loss_has_its_recipe() -> None:
+def test_each_loss_preset_has_a_recipe() -> None:
     assert list(RECIPES) == list(PRESETS)
     assert all(RECIPES[name].group == loss_preset(name) for name in PRESETS)
     assert recipe_preset("default") == Recipe()
 
 
-def test_the_thesis_warms_up_and_lowers_its_rate_once() -> None:
+def test_recipe_of_the_thesis() -> None:
     thesis = recipe_preset("thesis")
     assert thesis.optimizer == "adam"
     assert thesis.stages == (Stage(10, 2e-4, "classification"), Stage(60, 2e-4, schedule="step", milestones=(30,)))
@@ -41,39 +41,39 @@ def test_the_thesis_warms_up_and_lowers_its_rate_once() -> None:
         ("original-sop", (10, 6), 6.0777e-4, 5.27e-12),
     ],
 )
-def test_the_code_went_back_to_its_best_twice(name: str, batch: tuple[int, int], rate: float, decay: float) -> None:
-    did = recipe_preset(name)
-    assert (did.classes_per_batch, did.samples_per_class) == batch
-    assert (did.optimizer, did.weight_decay, did.head_rate, did.head) == ("radam", decay, 1.0, "linear")
-    assert [stage.learning_rate for stage in did.stages] == pytest.approx([3e-4, rate, rate / 10, rate / 10])
-    assert [stage.from_best for stage in did.stages] == [False, False, True, True]
-    assert [stage.epochs for stage in did.stages] == [10, 30, 20, 20]
-    assert [stage.weight_decay for stage in did.stages] == [0.0, None, None, None]
-    assert did.decoded_side == 256
+def test_recipes_of_the_original_code(name: str, batch: tuple[int, int], rate: float, decay: float) -> None:
+    recipe = recipe_preset(name)
+    assert (recipe.classes_per_batch, recipe.samples_per_class) == batch
+    assert (recipe.optimizer, recipe.weight_decay, recipe.head_rate, recipe.head) == ("radam", decay, 1.0, "linear")
+    assert [stage.learning_rate for stage in recipe.stages] == pytest.approx([3e-4, rate, rate / 10, rate / 10])
+    assert [stage.from_best for stage in recipe.stages] == [False, False, True, True]
+    assert [stage.epochs for stage in recipe.stages] == [10, 30, 20, 20]
+    assert [stage.weight_decay for stage in recipe.stages] == [0.0, None, None, None]
+    assert recipe.decoded_side == 256
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"stages": ()}, "stages is empty; expected one stage or more"),
-        ({"crop": 0.0}, r"crop is 0.0; expected a share above 0 and up to 1"),
+        ({"crop": 0.0}, r"crop is 0.0; expected a number above 0 and up to 1"),
         ({"classes_per_batch": 0}, "classes_per_batch is 0; expected 1 or more"),
         ({"samples_per_class": 0}, "samples_per_class is 0; expected 1 or more"),
         ({"head_rate": 0.0}, r"head_rate is 0.0; expected a number above 0"),
     ],
 )
-def test_recipes_that_make_no_sense_are_refused(change: dict[str, Any], message: str) -> None:
+def test_invalid_recipes_raise(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Recipe(**change)
 
 
-def test_an_unknown_recipe_is_refused_with_the_known_ones() -> None:
+def test_unknown_recipe_raises_and_lists_the_known_ones() -> None:
     with pytest.raises(ValueError, match="recipe 'soup' is unknown; expected one of default, thesis, original-cub, "):
         recipe_preset("soup")
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_a_recipe_survives_json(name: str) -> None:
+def test_recipe_is_restored_from_json(name: str) -> None:
     assert recipe_from_dict(json.loads(json.dumps(asdict(recipe_preset(name))))) == recipe_preset(name)
 
 
@@ -84,33 +84,33 @@ def test_stage_without_weight_decay_uses_that_of_the_recipe() -> None:
     assert recipe_from_dict(stored) == Recipe()
 
 
-def test_a_recipe_of_another_version_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"the recipe is not of this version: .*'colour'"):
+def test_recipe_of_another_version_raises() -> None:
+    with pytest.raises(ValueError, match=r"recipe: .*'colour'.*; expected one of this version"):
         recipe_from_dict({**asdict(Recipe()), "colour": "blue"})
-    with pytest.raises(ValueError, match="the recipe is not of this version: 'view'"):
+    with pytest.raises(ValueError, match=r"recipe: .*'view'.*; expected one of this version"):
         recipe_from_dict({})
 
 
 @pytest.mark.parametrize(("name", "epochs"), [("default", 3), ("thesis", 7), ("original-cub", 4), ("original-cub", 41)])
-def test_epochs_are_shared_out_as_before(name: str, epochs: int) -> None:
-    whole, after = recipe_preset(name), with_epochs(recipe_preset(name), epochs)
-    assert [stage for stage in whole.stages if stage.only_head] == [stage for stage in after.stages if stage.only_head]
-    before = [stage for stage in whole.stages if not stage.only_head]
+def test_epochs_are_distributed_in_proportion(name: str, epochs: int) -> None:
+    recipe, after = recipe_preset(name), with_epochs(recipe_preset(name), epochs)
+    assert [stage for stage in recipe.stages if stage.only_head] == [stage for stage in after.stages if stage.only_head]
+    before = [stage for stage in recipe.stages if not stage.only_head]
     counts = [stage.epochs for stage in after.stages if not stage.only_head]
     assert sum(counts) == epochs
     assert min(counts) >= 1
     total = sum(stage.epochs for stage in before)
     for stage, count in zip(before, counts, strict=True):
         assert abs(count - epochs * stage.epochs / total) < 2
-    assert with_epochs(whole, total).stages[-1].milestones == before[-1].milestones
+    assert with_epochs(recipe, total).stages[-1].milestones == before[-1].milestones
 
 
-def test_fewer_epochs_than_stages_are_refused() -> None:
+def test_fewer_epochs_than_stages_raise() -> None:
     with pytest.raises(ValueError, match="epochs is 3; expected 4 or more"):
         with_epochs(recipe_preset("original-cub"), 3)
 
 
-def test_the_learning_rate_is_that_of_the_loss() -> None:
+def test_learning_rate_applies_to_the_first_metric_stage() -> None:
     after = with_learning_rate(recipe_preset("original-cars"), 1e-3)
     assert [stage.learning_rate for stage in after.stages] == pytest.approx([1.5e-3, 1e-3, 1e-4, 1e-4])
     with pytest.raises(ValueError, match="learning_rate is 0; expected a number above 0"):
@@ -123,6 +123,6 @@ def test_baseline_losses_use_a_linear_head() -> None:
     assert with_loss(Recipe(), "proxy-anchor").loss == "proxy-anchor"
 
 
-def test_an_unknown_loss_is_refused() -> None:
+def test_unknown_loss_raises() -> None:
     with pytest.raises(ValueError, match="loss is 'hope'; expected group or one of cross-entropy, triplet"):
         Recipe(loss="hope")

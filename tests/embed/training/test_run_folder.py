@@ -10,7 +10,7 @@ from entourage.embed.training.recipes import Recipe
 from entourage.embed.training.run_folder import load_members, read_run_config, save_run
 
 
-def test_networks_come_back_as_they_were(trained: Path, recipe: Recipe, tmp_path: Path) -> None:
+def test_networks_are_restored(trained: Path, recipe: Recipe, tmp_path: Path) -> None:
     config = read_run_config(trained)
     assert config.recipe == recipe
     assert config.classes == 6
@@ -19,7 +19,7 @@ def test_networks_come_back_as_they_were(trained: Path, recipe: Recipe, tmp_path
     assert members[0].preprocessing.size == (recipe.size, recipe.size)
     assert not members[0].network.training
     again = save_run(tmp_path / "copy", members, recipe, config.backbone, config.classes, config.data)
-    assert again == config  # the digests say that the weights are the same
+    assert again == config  # equal digests imply equal weights
     copies = load_members(tmp_path / "copy", again, "cpu")
     for member, copy in zip(members, copies, strict=True):
         for name, value in member.network.state_dict().items():
@@ -27,7 +27,7 @@ def test_networks_come_back_as_they_were(trained: Path, recipe: Recipe, tmp_path
     assert not torch.equal(members[0].network.head.weight, members[1].network.head.weight)
 
 
-def test_a_smaller_ensemble_leaves_no_weights_of_a_larger_one(trained: Path, recipe: Recipe, tmp_path: Path) -> None:
+def test_weights_of_a_former_larger_ensemble_are_removed(trained: Path, recipe: Recipe, tmp_path: Path) -> None:
     config = read_run_config(trained)
     members = load_members(trained, config, "cpu")
     for count in (2, 1):
@@ -36,21 +36,19 @@ def test_a_smaller_ensemble_leaves_no_weights_of_a_larger_one(trained: Path, rec
     assert len(load_members(tmp_path, read_run_config(tmp_path), "cpu")) == 1
 
 
-def test_a_missing_run_is_named(tmp_path: Path) -> None:
-    with pytest.raises(
-        ValueError, match=r"nothing holds no config.json; expected a folder that `entourage embed train`"
-    ):
+def test_missing_run_raises(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"nothing: contains no config.json; expected .*`entourage embed train`"):
         read_run_config(tmp_path / "nothing")
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"entourage": "0", "recipe": {}, "best": []}'])
-def test_a_damaged_configuration_is_one_line(tmp_path: Path, text: str) -> None:
+def test_damaged_configuration_raises(tmp_path: Path, text: str) -> None:
     (tmp_path / "config.json").write_text(text)
-    with pytest.raises(ValueError, match=r"config.json is no configuration of this version: .*; train again"):
+    with pytest.raises(ValueError, match=r"config.json: invalid .*; expected a run of this version"):
         read_run_config(tmp_path)
 
 
-def test_an_unknown_option_in_the_recipe_is_refused(trained: Path, tmp_path: Path) -> None:
+def test_unknown_recipe_option_raises(trained: Path, tmp_path: Path) -> None:
     values = json.loads((trained / "config.json").read_text())
     values["recipe"]["colour"] = "blue"
     (tmp_path / "config.json").write_text(json.dumps(values))
@@ -58,7 +56,7 @@ def test_an_unknown_option_in_the_recipe_is_refused(trained: Path, tmp_path: Pat
         read_run_config(tmp_path)
 
 
-def test_weights_that_do_not_fit_are_refused(trained: Path, tmp_path: Path) -> None:
+def test_mismatched_or_missing_weights_raise(trained: Path, tmp_path: Path) -> None:
     config = read_run_config(trained)
     shutil.copytree(trained, tmp_path / "run")
     with pytest.raises(ValueError, match=r"weights-1.safetensors: weight 'head.\w+' has shape"):

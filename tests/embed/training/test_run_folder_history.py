@@ -4,7 +4,7 @@ from pathlib import Path
 from entourage.embed.training.run_folder import read_training_history
 
 
-def test_curves_go_over_all_stages_in_order(tmp_path: Path) -> None:
+def test_curves_contain_all_stages_in_order(tmp_path: Path) -> None:
     values = {"stage-1": [0.1], "stage-2": [0.2, 0.3], "stage-10": [0.4]}
     for stage, recalls in values.items():
         lines = [{"step": 1, "losses": {"loss": 3.0}}]
@@ -15,7 +15,7 @@ def test_curves_go_over_all_stages_in_order(tmp_path: Path) -> None:
     assert curves == {"validation": [0.1, 0.2, 0.3, 0.4], "training": [0.6, 0.7, 0.8, 0.9]}
 
 
-def test_a_run_without_measurements_has_no_curves(tmp_path: Path, trained: Path) -> None:
+def test_run_without_evaluations_has_no_curves(tmp_path: Path, trained: Path) -> None:
     assert read_training_history(tmp_path) == {}
     curves = read_training_history(trained / "training" / "member-1")
     assert {name: len(values) for name, values in curves.items()} == {"validation": 4, "training": 4}

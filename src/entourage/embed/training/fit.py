@@ -1,6 +1,6 @@
-"""A recipe carried out: stage after stage, the best weights by classes that were held out, never by a test set.
+"""Training of embeddings by the stages of a recipe, and ensembles of networks (thesis, chapter 4).
 
-Ensembles (thesis, chapter 4): networks trained from different seeds, whose embeddings stand side by side.
+The best weights are selected on held-out training classes, never on a test set.
 """
 
 from __future__ import annotations
@@ -32,15 +32,16 @@ from entourage.training.options import TrainingOptions
 
 @dataclass(frozen=True)
 class TrainedEmbedding:
-    """What came of a recipe.
+    """A trained embedding network.
 
     Attributes:
-        network: images to embeddings, in evaluation mode.
+        network: network from images to embeddings, in evaluation mode.
         preprocessing: size and normalisation of its input.
-        stages: how each stage ended.
-        best: Recall@1 of the held-out classes with these weights; None where none were held out.
-        epoch: after which the network had these weights, over all stages, from 1: the last of those that did best on
-            the held-out classes, or the last of all; None if that is not known any more.
+        stages: result of each stage; empty if the network was loaded from a file.
+        best: Recall@1 of the held-out classes with these weights; None without held-out classes.
+        epoch: epoch after which the network had these weights, over all stages, from 1. It is the last of the epochs
+            with the best Recall@1 of the held-out classes, or the last epoch without them; None if the network was
+            loaded from a file.
     """
 
     network: EmbeddingNetwork
@@ -51,33 +52,31 @@ class TrainedEmbedding:
 
     @property
     def epochs(self) -> int:
-        """How many there were, over all stages: one in which nothing could be learnt is passed over."""
+        """Number of epochs of all stages that were run; stages without trainable parameters are skipped."""
         return sum(stage.epochs for stage in self.stages)
 
 
 def hold_out_classes(labels: ArrayLike, fraction: float, seed: int = 0) -> tuple[Rows, Rows]:
-    """Splits rows by class: what is validated on is of classes that training never sees, as in a test.
+    """Split rows by class into training and validation rows without common classes, as in a retrieval test.
 
     Args:
-        labels: classes of the rows, shape (n,).
-        fraction: of the classes to hold out, rounded; two at least on either side, and four to hold out where there are
-            twelve or more: with fewer, many a network finds everything, and none is the best.
-        seed: another one holds out other classes.
+        labels: the class of each row, shape (n,).
+        fraction: fraction of the classes to hold out, rounded. Each side has two classes at least, and the held-out
+            one four if there are twelve classes or more: with fewer, many networks reach a Recall@1 of 1.
+        seed: random seed of the choice of classes.
 
     Returns:
-        Rows to train on and rows to validate on, both ascending.
+        Training rows and validation rows, both ascending.
 
     Raises:
-        ValueError: there are fewer than four classes, or the share is not between 0 and 1.
+        ValueError: there are fewer than four classes, or the fraction is not between 0 and 1.
     """
     names = np.asarray(labels)
     classes = np.unique(names)
     if not 0 < fraction < 1:
         raise ValueError(f"fraction is {fraction}; expected a number above 0 and below 1")
     if len(classes) < 4:
-        raise ValueError(
-            f"there are {len(classes)} classes; expected four or more, two to train on and two to hold out"
-        )
+        raise ValueError(f"labels: {len(classes)} classes; expected four or more, two to train on and two to hold out")
     min_held_out = 4 if len(classes) >= 12 else 2
     count = min(max(min_held_out, round(fraction * len(classes))), len(classes) - 2)
     held_out = np.isin(names, np.random.default_rng(seed).permutation(classes)[:count])
@@ -85,7 +84,7 @@ def hold_out_classes(labels: ArrayLike, fraction: float, seed: int = 0) -> tuple
 
 
 def network_preprocessing(backbone: Backbone, recipe: Recipe) -> Preprocessing:
-    """The backbone's own, at the size that the recipe trains it for."""
+    """Return the backbone's preprocessing with the input size and the crop of the recipe."""
     return replace(backbone.preprocessing, size=(recipe.size, recipe.size), crop=recipe.crop)
 
 
@@ -99,20 +98,23 @@ def train_embedding(
     progress: bool | None = None,
     title: str = "Training",
 ) -> TrainedEmbedding:
-    """Train an embedding on top of a backbone, whose weights are changed.
+    """Train an embedding network on a backbone. The weights of the backbone are changed.
 
     Args:
-        backbone: as `load_backbone(name, frozen=False)` gives it.
-        data: images decoded at `recipe.decoded_side`, with a set "validation" among the judged if the best weights
-            shall be kept rather than the last.
-        recipe: how.
-        run_dir: a folder for checkpoints; a stopped training continues from it.
-        device: where.
-        progress: show a line; None: only on a terminal.
-        title: what the line calls it.
+        backbone: result of `load_backbone(name, frozen=False)`.
+        data: images decoded at `recipe.decoded_side`. If its `eval_sets` contain "validation", the weights with the
+            best Recall@1 on this set are returned, otherwise the last ones.
+        recipe: options of the training.
+        run_dir: folder of checkpoints, from which an interrupted training resumes; None for no checkpoints.
+        device: device to train on.
+        progress: whether to show a progress line; None: only on a terminal.
+        title: title of the progress line.
 
     Returns:
-        The network and how it came about.
+        The network, with the results of the stages.
+
+    Raises:
+        ValueError: `run_dir` contains a training with another configuration, or its files are invalid.
     """
     preprocessing = network_preprocessing(backbone, recipe)
     num_classes = int(data.codes.max()) + 1
@@ -125,12 +127,12 @@ def train_embedding(
         if stage.from_best and best is not None:
             model.load_state_dict(best[2])
             if isinstance(model.loss, GroupLoss):
-                model.loss.memory.clear()  # of embeddings that these weights do not make
+                model.loss.memory.clear()  # it contains embeddings of other weights
         done, planned = sum(result.epochs for result in results), sum(one.epochs for one in recipe.stages[:number])
         task = EmbeddingTask(model, preprocessing, data, recipe, stage, planned, backbone.origin)
         options = stage_options(recipe, stage, validate="validation" in data.eval_sets)
         folder = None if run_dir is None else Path(run_dir) / f"stage-{number + 1}"
-        task.root_dir = None if run_dir is None else Path(run_dir)  # each stage goes on from the one before
+        task.root_dir = None if run_dir is None else Path(run_dir)  # each stage starts from the previous one
         line = f"{title}, stage {number + 1} of {len(recipe.stages)}"
         results.append(train(task, options, folder, device=device, progress=progress, title=line))
         model.load_state_dict(task.final_model().state_dict())
@@ -146,19 +148,19 @@ def train_embedding(
 
 
 def _trains_without_backbone(model: NetworkWithLoss) -> bool:
-    """Whether the loss has something to learn while the backbone waits: its proxies, an embedding or a classifier."""
+    """Return whether the loss depends on parameters outside the backbone: proxies, embedding layer or classifier."""
     uses_logits = isinstance(model.loss, (GroupLoss, CrossEntropy))
     return uses_logits or any(True for part in (model.loss, model.network.project) for _ in part.parameters())
 
 
 def _best_epoch(result: TrainingResult) -> int:
-    """The epoch of a stage, from 1, after which the best was measured."""
+    """Return the epoch of a stage, from 1, after which its best result was measured."""
     return round((result.best_step or result.steps) * result.epochs / result.steps)
 
 
 def build_model(backbone: Backbone, recipe: Recipe, num_classes: int) -> NetworkWithLoss:
-    """The network and the loss of a recipe, for that many classes to learn from; as the seed says at first."""
-    with fork_rng(recipe.seed):  # the classifier's and the proxies' first weights
+    """Build the network and the loss of a recipe for a number of training classes, initialised by the recipe's seed."""
+    with fork_rng(recipe.seed):
         network = build_network(
             backbone,
             num_classes,
@@ -171,8 +173,8 @@ def build_model(backbone: Backbone, recipe: Recipe, num_classes: int) -> Network
 
 
 def stage_options(recipe: Recipe, stage: Stage, *, validate: bool = False) -> TrainingOptions:
-    """How a stage is trained; where classes are held out (`validate`), the weights that do best on them are kept."""
-    select_best = validate and stage.task == "metric"  # the classification only prepares
+    """Return the training options of a stage; `validate` selects the weights with the best Recall@1 on "validation"."""
+    select_best = validate and stage.task == "metric"  # the classification stage is a preparation
     return TrainingOptions(
         epochs=stage.epochs,
         optimizer=recipe.optimizer,
@@ -182,7 +184,7 @@ def stage_options(recipe: Recipe, stage: Stage, *, validate: bool = False) -> Tr
         milestones=stage.milestones,
         seed=recipe.seed,
         monitor=MONITORED if select_best else None,
-        ties="last" if select_best else "first",  # of few classes all are soon found, and learning goes on nevertheless
+        ties="last" if select_best else "first",  # with few classes Recall@1 soon reaches 1, while training still helps
         restore_best=select_best,
     )
 
@@ -200,19 +202,22 @@ def train_ensemble(
     device: str | torch.device = "auto",
     progress: bool | None = None,
 ) -> list[TrainedEmbedding]:
-    """Train several networks by one recipe, each with the next seed.
+    """Train several networks by one recipe with successive seeds.
 
     Args:
-        load: gives a fresh backbone for each.
-        data: as for `train_embedding`.
-        recipe: of all; the first network has its seed.
+        load: returns a new backbone for each network.
+        data: see `train_embedding`.
+        recipe: options of the training; its seed is that of the first network.
         n_members: number of networks.
-        run_dir: a folder with one for each of them.
-        device: where.
-        progress: show a line; None: only on a terminal.
+        run_dir: folder with a subfolder of checkpoints for each network, or None.
+        device: device to train on.
+        progress: whether to show progress lines; None: only on a terminal.
+
+    Returns:
+        The networks.
 
     Raises:
-        ValueError: there are no members.
+        ValueError: `n_members` is less than 1; see also `train_embedding`.
     """
     if n_members < 1:
         raise ValueError(f"n_members is {n_members}; expected 1 or more")
@@ -231,11 +236,11 @@ def train_ensemble(
 
 @dataclass(frozen=True, eq=False)
 class EmbeddedImages:
-    """Embeddings of the images of a set that could be read.
+    """Embeddings of those images of a set that could be read.
 
     Attributes:
         embeddings: rows of length 1, shape (k, d), on the networks' device.
-        indices: position in the set of each, shape (k,), ascending.
+        indices: index of each image in the set, shape (k,), ascending.
         skipped: name and reason of each image that could not be read.
     """
 
@@ -252,17 +257,20 @@ def embed_images(
     flip: bool = False,
     progress: bool | None = None,
 ) -> EmbeddedImages:
-    """Embed images of any number: some are decoded, embedded and forgotten before the next ones are.
+    """Compute the embeddings of an image set in chunks, so that its decoded images need not fit into memory.
 
     Args:
-        members: trained networks; one is an ensemble, too.
-        images: n of them.
-        side: that images are decoded to, `Recipe.decoded_side`.
-        flip: add the embedding of the mirror image.
-        progress: show a bar; None: only on a terminal.
+        members: one or more trained networks.
+        images: the image set.
+        side: side that images are decoded to, `Recipe.decoded_side`.
+        flip: whether to add the embeddings of the mirrored images.
+        progress: whether to show a progress bar; None: only on a terminal.
+
+    Returns:
+        The embeddings of all images that can be read.
 
     Raises:
-        ValueError: none of the images can be read.
+        ValueError: no image can be read.
     """
     parts, indices, skipped = [], [], []
     with progress_bar("Embedding images", len(images), progress) as advance:
@@ -274,7 +282,7 @@ def embed_images(
             skipped += pixels.failures
             advance(len(rows))
     if not sum(map(len, indices)):
-        raise ValueError(f"{images.name}: none of its {len(images)} images can be read: {skipped[0][1]}")
+        raise ValueError(f"{images.name}: none of {len(images)} images can be read: {skipped[0][1]}")
     return EmbeddedImages(torch.cat(parts), np.concatenate(indices), skipped)
 
 
@@ -286,14 +294,17 @@ def embed_ensemble(
     flip: bool = False,
     progress: bool | None = False,
 ) -> Tensor:
-    """Embeddings of some images by all networks together, shape (k, d_1 + d_2 + ...), rows of length 1.
+    """Compute the concatenated embeddings of an ensemble for images of a bank.
 
     Args:
-        members: trained networks; one is an ensemble, too.
+        members: one or more trained networks.
         bank: decoded images.
-        rows: which of them, shape (k,).
-        flip: add the embedding of the mirror image.
-        progress: show a bar for each network; None: only on a terminal.
+        rows: indices of the images, shape (k,).
+        flip: whether to add the embeddings of the mirrored images.
+        progress: whether to show a progress bar for each network; None: only on a terminal.
+
+    Returns:
+        Embeddings, shape (k, d_1 + d_2 + ...), rows of length 1.
     """
     return concatenate_embeddings(
         [

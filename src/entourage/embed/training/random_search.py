@@ -1,7 +1,4 @@
-"""Random search (thesis, chapter 4): recipes drawn from ranges, judged by classes that were held out.
-
-Random search carried out: each recipe is trained, judged by classes it never saw, and remembered in a folder.
-"""
+"""Random search of hyperparameters (thesis, chapter 4), evaluated on held-out classes and stored in a folder."""
 
 from __future__ import annotations
 
@@ -31,45 +28,58 @@ from entourage.training.meters import NonFiniteLossError
 
 @dataclass(frozen=True)
 class SearchSpace:
-    """Where recipes are drawn from; by default the intervals of the thesis."""
+    """Ranges of a random search; the defaults are those of the thesis, where it states them.
 
-    learning_rate: tuple[float, float] = (1e-5, 0.1)  # all these are evenly spread in the logarithm
+    Attributes:
+        learning_rate: range of the learning rate, sampled log-uniformly.
+        weight_decay: range of the weight decay, sampled log-uniformly.
+        temperature: range of the temperature, sampled log-uniformly.
+        samples_per_class: range of the samples per class, both ends included.
+        anchors_per_class: range of the anchors per class, both ends included.
+        batch: range of the batch size, from which the number of classes is derived.
+    """
+
+    learning_rate: tuple[float, float] = (1e-5, 0.1)
     weight_decay: tuple[float, float] = (1e-16, 0.1)
-    temperature: tuple[float, float] = (1.0, 100.0)  # the text names none; the original code's lie between 24 and 79
+    temperature: tuple[float, float] = (1.0, 100.0)  # not in the thesis; the original code uses 24 to 79
     samples_per_class: tuple[int, int] = (5, 10)
     anchors_per_class: tuple[int, int] = (0, 4)
-    batch: tuple[int, int] = (30, 100)  # the number of classes follows
+    batch: tuple[int, int] = (30, 100)
 
     def __post_init__(self) -> None:
         for name in ("learning_rate", "weight_decay", "temperature", "samples_per_class", "batch"):
             low, high = getattr(self, name)
             if not 0 < low <= high:
-                raise ValueError(f"{name} goes from {low} to {high}; expected two numbers above 0, the smaller first")
+                raise ValueError(f"{name} is ({low}, {high}); expected two numbers above 0, the smaller first")
         low, high = self.anchors_per_class
         if not 0 <= low <= high < self.samples_per_class[0]:
             raise ValueError(
-                f"anchors_per_class goes from {low} to {high}; expected 0 up to fewer than {self.samples_per_class[0]},"
-                " the fewest samples of a class"
+                f"anchors_per_class is ({low}, {high}); expected numbers from 0 to {self.samples_per_class[0] - 1},"
+                " fewer than the samples per class"
             )
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A recipe and how well it did."""
+    """A recipe of a random search, and its Recall@1 on the held-out classes; NaN if the training diverged."""
 
     recipe: Recipe
     score: float
 
 
 def sample_recipes(recipe: Recipe, ranges: SearchSpace | None = None, *, seed: int = 0) -> Iterator[Recipe]:
-    """Recipes without end, each with its own draw from the ranges; all else is as in the one that is given.
+    """Yield an infinite sequence of recipes with hyperparameters drawn from ranges.
 
-    The learning rate that is drawn is that of the first stage of the loss; the others are scaled alike.
+    The learning rate is that of the first stage with the metric loss; those of other stages are scaled by the same
+    factor.
 
     Args:
-        recipe: where to begin.
-        ranges: where to draw from; the thesis' when None.
-        seed: another one draws others.
+        recipe: values of all other options.
+        ranges: ranges to draw from; None for those of the thesis.
+        seed: random seed of the draws.
+
+    Yields:
+        Recipes.
     """
     ranges = ranges or SearchSpace()
     rng = np.random.default_rng(seed)
@@ -98,17 +108,20 @@ def random_search(
     *,
     seed: int = 0,
 ) -> list[Trial]:
-    """Tries recipes.
+    """Evaluate randomly drawn recipes.
 
     Args:
-        score: trains by a recipe and says how well it did on classes that were held out; more is better.
-        recipe: where to begin.
-        trials: how many to try.
-        ranges: where to draw from; the thesis' when None.
-        seed: of the draws.
+        score: trains by a recipe and returns its score; higher is better.
+        recipe: values of all options that are not drawn.
+        trials: number of recipes.
+        ranges: ranges to draw from; None for those of the thesis.
+        seed: random seed of the draws.
 
     Returns:
-        All trials, best first; one whose score is not a number (a training that diverged) comes last.
+        All trials, best first; those with a score of NaN (diverged trainings) come last.
+
+    Raises:
+        ValueError: `trials` is less than 1.
     """
     if trials < 1:
         raise ValueError(f"trials is {trials}; expected 1 or more")
@@ -136,27 +149,27 @@ def search_recipes(
     device: str | torch.device = "auto",
     progress: bool | None = None,
 ) -> list[Trial]:
-    """Train by recipes drawn from the thesis' ranges, each to its last epoch, and judge them by Recall@1.
+    """Train recipes drawn from the ranges of the thesis to their last epoch, and rank them by Recall@1.
 
     Args:
-        load: gives a fresh backbone for each trial.
+        load: returns a new backbone for each trial.
         data: the images, with the rows to train on.
-        held_out: rows to judge by, of classes that are not trained on.
-        recipe: where to begin; all that is not drawn stays as it is there, and its seed is that of the draws.
-        trials: how many recipes to try.
-        run_dir: a folder that remembers what each trial came to; a search that was stopped continues from it.
-        device: where.
-        progress: show a line for each trial; None: only on a terminal.
+        held_out: rows that Recall@1 is computed on, of classes that are not trained on.
+        recipe: values of all options that are not drawn; its seed is also that of the draws.
+        trials: number of recipes.
+        run_dir: folder in which the results of trials are stored, so that an interrupted search resumes.
+        device: device to train on.
+        progress: whether to show a progress line for each trial; None: only on a terminal.
 
     Returns:
-        All trials, best first; the score of one that diverged is not a number.
+        All trials, best first; the score of a diverged training is NaN.
 
     Raises:
-        ValueError: the folder holds another search, classes are both trained on and held out, or all trials diverged.
+        ValueError: the folder contains another search, classes are both trained on and held out, or all trials diverge.
     """
     shared = set(data.labels[data.training].tolist()) & set(data.labels[held_out].tolist())
     if shared:
-        raise ValueError(f"{len(shared)} classes are both trained on and held out; expected different ones")
+        raise ValueError(f"held_out: {len(shared)} classes are also trained on; expected other classes")
     trials_file = _TrialsFile(Path(run_dir), _search_config(load().origin, data, held_out, recipe, trials))
 
     def score(sampled: Recipe) -> float:
@@ -172,26 +185,26 @@ def search_recipes(
             except (NonFiniteLossError, NonFiniteInputError):
                 trials_file.scores[sampled] = math.nan
             trials_file.write()
-            shutil.rmtree(folder, ignore_errors=True)  # some hundred megabytes that are not needed any more
+            shutil.rmtree(folder, ignore_errors=True)  # checkpoints of several hundred megabytes
         return trials_file.scores[sampled]
 
     results = random_search(score, recipe, trials, seed=recipe.seed)
     if math.isnan(results[0].score):
-        raise ValueError(f"all {trials} trials diverged; expected one that does not, so try more or another recipe")
+        raise ValueError(f"trials: all {trials} diverged; expected one that does not, so try more or another recipe")
     return results
 
 
 def trial_to_dict(trial: Trial) -> dict[str, Any]:
-    """A trial for JSON, which has no word for what is not a number: null."""
+    """Convert a trial to a dict for JSON, which has no NaN: the score of a diverged training is null."""
     return {MONITORED: None if math.isnan(trial.score) else trial.score, "recipe": asdict(trial.recipe)}
 
 
 class _TrialsFile:
-    """What each recipe came to, in a file.
+    """Scores of the evaluated recipes, stored in `trials.json`.
 
     Args:
-        folder: of the search.
-        search: what makes it this search and not another.
+        folder: folder of the search.
+        search: configuration of the search; a ValueError is raised if that of an existing file differs.
     """
 
     def __init__(self, folder: Path, search: dict[str, Any]) -> None:
@@ -204,11 +217,13 @@ class _TrialsFile:
                 self.scores = {recipe_from_dict(one["recipe"]): _number(one[MONITORED]) for one in stored["trials"]}
                 stored_search = dict(stored["search"])
             except (ValueError, KeyError, TypeError) as error:
-                raise ValueError(f"{self.path} is no record of this version: {error}; choose another folder") from error
+                raise ValueError(
+                    f"{self.path}: invalid ({error}); expected trials of this version, or another folder"
+                ) from error
             check_config(folder, stored_search, self.search, _MISMATCH_MESSAGES)
 
     def write(self) -> None:
-        """Keep all scores."""
+        """Write all scores."""
         trials = [Trial(recipe, score) for recipe, score in self.scores.items()]
         write_json(self.path, {"search": self.search, "trials": [trial_to_dict(trial) for trial in trials]})
 

@@ -1,4 +1,4 @@
-"""How an embedding is trained: the options, and the ways to train that have a name."""
+"""Recipes: the options of a training, and named presets."""
 
 from __future__ import annotations
 
@@ -17,39 +17,76 @@ from entourage.validation import preset
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of a training run."""
+    """A stage of a training run.
+
+    Attributes:
+        epochs: number of epochs.
+        learning_rate: learning rate of the backbone.
+        task: "metric" for the loss of the recipe on class-balanced batches, "classification" for cross-entropy on
+            shuffled batches.
+        schedule: learning rate schedule.
+        milestones: epochs at whose start the schedule "step" divides the learning rate by ten.
+        from_best: whether to start from the best weights so far rather than the last.
+        only_head: whether the backbone is frozen; gradients of a randomly initialised classifier would damage it.
+        weight_decay: weight decay; None for that of the recipe.
+    """
 
     epochs: int
     learning_rate: float
-    task: Literal["classification", "metric"] = "metric"  # plain cross-entropy on shuffled batches, or the loss
+    task: Literal["classification", "metric"] = "metric"
     schedule: Schedule = "constant"
-    milestones: tuple[int, ...] = ()  # of the schedule "step", which divides by ten
-    from_best: bool = False  # begin with the best weights so far, not with the last
-    only_head: bool = False  # the backbone waits: what starts from nothing would spoil it with its first steps
-    weight_decay: float | None = None  # None: the recipe's
+    milestones: tuple[int, ...] = ()
+    from_best: bool = False
+    only_head: bool = False
+    weight_decay: float | None = None
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What an embedding is trained with."""
+    """Options of a training.
 
-    loss: str = "group"  # or one of `BASELINE_LOSSES`
+    Attributes:
+        loss: "group" or one of `BASELINE_LOSSES`.
+        group: options of the Group Loss.
+        classes_per_batch: number of classes in a batch.
+        samples_per_class: number of images of each class in a batch.
+        size: side of the network's input in pixels.
+        crop: fraction of the side of a decoded image that is embedded, after a centre crop.
+        view: random augmentation of training images.
+        dimensions: dimension of a linear embedding layer; None uses the features of the backbone as embeddings.
+        head: kind of classifier, see `make_head`.
+        scale: factor of the cosines of a cosine classifier.
+        head_rate: learning rate of randomly initialised parameters, as a multiple of the backbone's.
+        freeze_norm: whether batch normalisation keeps its pretrained statistics.
+        average: decay of an exponential moving average of the weights, which is evaluated and saved; None for no
+            average.
+        optimizer: name of the optimiser.
+        weight_decay: weight decay.
+        classification_batch: batch size of stages with the task "classification".
+        stages: stages of the training.
+        seed: random seed.
+
+    Raises:
+        ValueError: a value is out of range.
+    """
+
+    loss: str = "group"
     group: GroupLossOptions = field(default_factory=lambda: loss_preset("default"))
     classes_per_batch: int = 15
     samples_per_class: int = 4
-    size: int = 128  # side of the network's input
-    crop: float = 1.0  # share of a decoded image's side that the network sees in the end
+    size: int = 128
+    crop: float = 1.0
     view: AugmentationOptions = field(default_factory=lambda: AugmentationOptions(area=(0.3, 1.0), aspect=4 / 3))
-    dimensions: int | None = None  # of an embedding layer; None: the backbone's features as they are
+    dimensions: int | None = None
     head: HeadKind = "centres"
-    scale: float = 20.0  # of a classifier that looks at cosines
-    head_rate: float = 10.0  # what starts from nothing may learn faster
-    freeze_norm: bool = True  # statistics of batch normalisation stay those of the pretraining
-    average: float | None = 0.99  # decay of a moving average of the weights, which is then what is kept; None: none
+    scale: float = 20.0
+    head_rate: float = 10.0
+    freeze_norm: bool = True
+    average: float | None = 0.99
     optimizer: OptimizerName = "adamw"
     weight_decay: float = 1e-4
     classification_batch: int = 32
-    # With an average of the weights, a constant rate may be stopped anywhere.
+    # With averaged weights the learning rate may be constant, so that a training can end after any epoch.
     stages: tuple[Stage, ...] = (Stage(1, 2e-4, only_head=True), Stage(10, 2e-4))
     seed: int = 0
 
@@ -59,7 +96,7 @@ class Recipe:
         if not self.stages:
             raise ValueError("stages is empty; expected one stage or more")
         if not 0 < self.crop <= 1:
-            raise ValueError(f"crop is {self.crop}; expected a share above 0 and up to 1")
+            raise ValueError(f"crop is {self.crop}; expected a number above 0 and up to 1")
         for name in ("classes_per_batch", "samples_per_class", "size", "classification_batch"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; expected 1 or more")
@@ -68,7 +105,7 @@ class Recipe:
 
     @property
     def decoded_side(self) -> int:
-        """Side of the images that views are taken from."""
+        """Side in pixels that images are decoded to."""
         return round(self.size / self.crop)
 
 
@@ -79,17 +116,15 @@ def _original(name: str, learning_rate: float, weight_decay: float, classes: int
         samples_per_class=samples,
         size=227,
         crop=227 / 256,
-        view=AugmentationOptions(
-            area=(0.08, 1.0), aspect=4 / 3
-        ),  # the text speaks of crops without scaling, and of no mirror
+        view=AugmentationOptions(area=(0.08, 1.0), aspect=4 / 3),  # thesis: crops without scaling or flips
         head="linear",
         head_rate=1.0,
         freeze_norm=False,
         average=None,
-        optimizer="radam",  # the text says Adam
+        optimizer="radam",  # thesis: Adam
         weight_decay=weight_decay,
         stages=(
-            Stage(10, 3e-4, "classification", weight_decay=0.0),  # with an epsilon of 1e-2; here it is RAdam's own
+            Stage(10, 3e-4, "classification", weight_decay=0.0),  # original: epsilon 1e-2; here RAdam's default
             Stage(30, learning_rate),
             Stage(20, learning_rate / 10, from_best=True),
             Stage(20, learning_rate / 10, from_best=True),  # not a hundredth: the code divides the first rate again
@@ -101,7 +136,7 @@ RECIPES: dict[str, Recipe] = {
     "default": Recipe(),
     "thesis": Recipe(
         group=loss_preset("thesis"),
-        classes_per_batch=6,  # the text: 30 to 100 samples, best with 9 of each class
+        classes_per_batch=6,  # thesis: 30 to 100 samples, best with 9 of each class
         samples_per_class=9,
         size=227,
         crop=227 / 256,
@@ -111,7 +146,7 @@ RECIPES: dict[str, Recipe] = {
         freeze_norm=False,
         average=None,
         optimizer="adam",
-        weight_decay=0.0,  # searched for between 1e-16 and 0.1; the text says that it makes no difference
+        weight_decay=0.0,  # the thesis searches from 1e-16 to 0.1 and reports no effect
         stages=(
             Stage(10, 2e-4, "classification"),
             Stage(60, 2e-4, schedule="step", milestones=(30,)),
@@ -124,11 +159,7 @@ RECIPES: dict[str, Recipe] = {
 
 
 def recipe_from_dict(values: Mapping[str, Any]) -> Recipe:
-    """The recipe whose `dataclasses.asdict` went through JSON.
-
-    Raises:
-        ValueError: a value is unknown or out of range.
-    """
+    """Create a recipe from the JSON of its `dataclasses.asdict`; a ValueError if a value is unknown or out of range."""
     try:
         view = {**values["view"], "area": tuple(values["view"]["area"])}
         stages = [Stage(**{**stage, "milestones": tuple(stage["milestones"])}) for stage in values["stages"]]
@@ -139,13 +170,20 @@ def recipe_from_dict(values: Mapping[str, Any]) -> Recipe:
         }
         return Recipe(**{**values, **parts})
     except (KeyError, TypeError) as error:
-        raise ValueError(f"the recipe is not of this version: {error}") from error
+        raise ValueError(f"recipe: invalid ({error}); expected one of this version") from error
 
 
 def with_epochs(recipe: Recipe, epochs: int) -> Recipe:
-    """The recipe with as many epochs in all, shared out over its stages as before; each has at least one.
+    """Return a recipe with another number of epochs, distributed over its stages in proportion, one each at least.
 
-    Stages in which the backbone waits stay as they are and are not counted.
+    Stages that train only the head are unchanged and do not count.
+
+    Args:
+        recipe: the recipe.
+        epochs: total number of epochs.
+
+    Returns:
+        The changed recipe.
 
     Raises:
         ValueError: there are fewer epochs than stages.
@@ -162,18 +200,18 @@ def with_epochs(recipe: Recipe, epochs: int) -> Recipe:
 
 
 def _with_stage_epochs(stage: Stage, epochs: int) -> Stage:
-    """The stage with so many epochs, and its milestones where they were in proportion."""
+    """Return the stage with another number of epochs, and its milestones scaled in proportion."""
     milestones = sorted({max(1, round(at * epochs / stage.epochs)) for at in stage.milestones})
     return replace(stage, epochs=epochs, milestones=tuple(milestones))
 
 
 def with_loss(recipe: Recipe, loss: str) -> Recipe:
-    """The recipe with another loss: a rival has class vectors of its own, or learns from a plain classifier."""
+    """Return the recipe with another loss; baselines have their own proxies or use a linear classifier."""
     return replace(recipe, loss=loss) if loss == "group" else replace(recipe, loss=loss, head="linear")
 
 
 def with_learning_rate(recipe: Recipe, learning_rate: float) -> Recipe:
-    """The recipe with this learning rate in its first stage of the loss, and the others scaled alike."""
+    """Return the recipe with a learning rate in its first "metric" stage; others are scaled by the same factor."""
     if not 0 < learning_rate < math.inf:
         raise ValueError(f"learning_rate is {learning_rate}; expected a number above 0")
     first = next((stage for stage in recipe.stages if stage.task == "metric"), recipe.stages[0])
@@ -183,5 +221,5 @@ def with_learning_rate(recipe: Recipe, learning_rate: float) -> Recipe:
 
 
 def recipe_preset(name: str) -> Recipe:
-    """The recipe of that name; a ValueError lists the names there are."""
+    """Return a named recipe; the ValueError for an unknown name lists the names."""
     return preset(RECIPES, name, "recipe")

@@ -1,7 +1,4 @@
-"""The folder of a training run: what it was made with, and its networks; nothing in it is pickled.
-
-The course of a training, read back from the record that the loop keeps.
-"""
+"""Files of a training run: configuration, weights and training history, all without pickle."""
 
 from __future__ import annotations
 
@@ -29,15 +26,15 @@ CONFIG_FILE = "config.json"
 
 @dataclass(frozen=True)
 class RunConfig:
-    """What it takes to build the networks of a run again.
+    """Configuration from which the networks of a run are rebuilt.
 
     Attributes:
-        backbone: its name.
-        classes: how many the classifier knows.
-        recipe: of the first member; the others have the next seeds.
-        best: Recall@1 of the held-out classes by each member; None where none were held out.
-        weights: digest of all members' weights.
-        data: what was trained on, for people.
+        backbone: name of the backbone.
+        classes: number of classes of the classifier.
+        recipe: recipe of the first member; the others have the following seeds.
+        best: Recall@1 of the held-out classes for each member; None without held-out classes.
+        weights: digests of the weights of all members.
+        data: name of the training data, for information.
     """
 
     backbone: str
@@ -51,10 +48,7 @@ class RunConfig:
 def save_run(
     folder: Path, members: Sequence[TrainedEmbedding], recipe: Recipe, backbone: str, classes: int, data: str
 ) -> RunConfig:
-    """Write the weights of each member and then `config.json`, which makes the folder a run.
-
-    Weights of further members, of an ensemble that was larger, are removed.
-    """
+    """Write the weights of each member, then `config.json`, and remove weights of a former, larger ensemble."""
     digests = []
     for number, member in enumerate(members, start=1):
         state = member.network.state_dict()
@@ -71,31 +65,21 @@ def save_run(
 
 
 def read_run_config(folder: str | Path) -> RunConfig:
-    """Read `config.json` of a run.
-
-    Raises:
-        ValueError: the folder is missing, holds no run, or one of another version.
-    """
+    """Read `config.json` of a run; a ValueError if it is missing or of another version."""
     path = Path(folder) / CONFIG_FILE
     if not path.is_file():
-        raise ValueError(
-            f"{folder} holds no {CONFIG_FILE}; expected a folder that `entourage embed train` has finished"
-        )
+        raise ValueError(f"{folder}: contains no {CONFIG_FILE}; expected a finished run of `entourage embed train`")
     try:
         values: dict[str, Any] = json.loads(path.read_text("utf-8"))
         del values["entourage"]
         values |= {"recipe": recipe_from_dict(values["recipe"]), "best": tuple(values["best"])}
         return RunConfig(**values)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path} is no configuration of this version: {error}; train again") from error
+        raise ValueError(f"{path}: invalid ({error}); expected a run of this version, so train again") from error
 
 
 def load_members(folder: str | Path, config: RunConfig, device: str | torch.device = "auto") -> list[TrainedEmbedding]:
-    """The networks of a run, in evaluation mode, on a device.
-
-    Raises:
-        ValueError: weights are missing or do not fit.
-    """
+    """Load the networks of a run, in evaluation mode; a ValueError if weights are missing or do not match."""
     members = []
     for number, best in enumerate(config.best, start=1):
         recipe = replace(config.recipe, seed=config.recipe.seed + number - 1)
@@ -113,18 +97,18 @@ def load_members(folder: str | Path, config: RunConfig, device: str | torch.devi
 
 
 def weights_name(number: int) -> str:
-    """The file of a member, from 1."""
+    """Return the file name of the weights of a member, numbered from 1."""
     return f"weights-{number}.safetensors"
 
 
 def read_training_history(folder: str | Path) -> dict[str, list[float]]:
-    """Recall@1 after each epoch of a run, by the name of the set it was measured on.
+    """Read Recall@1 after each epoch of a run.
 
     Args:
-        folder: as given to `train_embedding` as its run: it holds stage-1, stage-2, ...
+        folder: the `run_dir` of `train_embedding`, with subfolders stage-1, stage-2, ...
 
     Returns:
-        Curves of one length, over all stages, also those in which the backbone waits; empty where nothing was measured.
+        Values of all stages by the name of the evaluation set; empty if there was none.
     """
     curves: dict[str, list[float]] = {}
     stages = sorted(Path(folder).glob("stage-*"), key=lambda path: int(path.name.partition("-")[2]))

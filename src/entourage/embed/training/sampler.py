@@ -1,4 +1,4 @@
-"""Batches of a few classes with a few samples each, as the game wants them (thesis, chapter 4, "sampling strategy")."""
+"""Sampler of class-balanced batches (thesis, chapter 4, "sampling strategy")."""
 
 from __future__ import annotations
 
@@ -12,23 +12,26 @@ from entourage.validation import check_integers, class_codes
 
 
 class BalancedBatchSampler(Sampler[list[int]]):
-    """Batches of P distinct classes with K samples each, for `DataLoader(batch_sampler=...)`.
+    """Sampler of batches with P distinct classes and K samples of each, for `DataLoader(batch_sampler=...)`.
 
-    Classes take turns, and so do the samples of a class: none comes again before all others have come. A class with
-    fewer than K samples is repeated as evenly as can be. An epoch has as many batches as the data would fill.
+    Classes are drawn without replacement, and so are the samples of a class, until all have been drawn. The samples of
+    a class with fewer than K are repeated as evenly as possible.
 
-    Batches depend on the seed and the epoch only. Each iteration is the next epoch; `set_epoch` says which one it is.
-    With several processes each takes its share of the same batches; under Accelerate, which shares them out itself,
-    leave `num_replicas` at 1.
+    Batches depend on the seed and the epoch only. Each iteration advances the epoch by one; `set_epoch` sets it. With
+    several processes, each receives a part of the same batches. Accelerate distributes batches itself: leave
+    `num_replicas` at 1.
 
     Args:
-        labels: the class of each sample, shape (n,); anything that can be sorted.
-        classes_per_batch: P.
-        samples_per_class: K.
-        seed: another one gives other batches.
-        num_batches: in an epoch, over all processes; n / (P K), rounded down, when None.
-        num_replicas: how many processes share the batches.
-        rank: which of them this is.
+        labels: the class of each sample, shape (n,), of any type that can be sorted.
+        classes_per_batch: number of classes P.
+        samples_per_class: number of samples K of each class.
+        seed: random seed.
+        num_batches: batches per epoch, over all processes; None for n / (P K), rounded down.
+        num_replicas: number of processes.
+        rank: index of this process.
+
+    Raises:
+        ValueError: labels are not of shape (n,), or a number is out of range.
 
     Example:
         >>> from entourage.embed import BalancedBatchSampler
@@ -62,9 +65,7 @@ class BalancedBatchSampler(Sampler[list[int]]):
         codes = class_codes(values)
         classes = int(codes.max()) + 1
         if not 1 <= classes_per_batch <= classes:
-            raise ValueError(
-                f"classes_per_batch is {classes_per_batch}; expected 1 to {classes}, the classes there are"
-            )
+            raise ValueError(f"classes_per_batch is {classes_per_batch}; expected 1 to {classes}, all classes")
         for name, value in (("samples_per_class", samples_per_class), ("num_replicas", num_replicas)):
             if value < 1:
                 raise ValueError(f"{name} is {value}; expected 1 or more")
@@ -80,9 +81,7 @@ class BalancedBatchSampler(Sampler[list[int]]):
         self.samples_per_class = samples_per_class
         self.seed = seed
         total = num_batches if num_batches is not None else len(values) // (classes_per_batch * samples_per_class)
-        self.batches_per_replica = max(
-            1, total // num_replicas
-        )  # every process has as many, or they would wait for each other
+        self.batches_per_replica = max(1, total // num_replicas)  # equal numbers, as processes synchronise at each step
         self.num_replicas = num_replicas
         self.rank = rank
         self.epoch = 0
@@ -97,11 +96,11 @@ class BalancedBatchSampler(Sampler[list[int]]):
             yield batch.tolist()
 
     def set_epoch(self, epoch: int) -> None:
-        """The next iteration is this epoch."""
+        """Set the epoch of the next iteration."""
         self.epoch = epoch
 
     def plan(self, epoch: int) -> list[NDArray[np.int64]]:
-        """All batches of an epoch, for all processes: positions in the labels, shape (P K,) each, class by class."""
+        """Return the batches of an epoch for all processes: indices of samples, shape (P K,) each, grouped by class."""
         rng = np.random.default_rng([self.seed, epoch])
         classes = _ShuffledCycle(np.arange(len(self.class_members)), rng)
         samplers: dict[int, _ShuffledCycle] = {}
@@ -115,7 +114,7 @@ class BalancedBatchSampler(Sampler[list[int]]):
 
 
 class _ShuffledCycle:
-    """Cards that are dealt in random order; the deck is shuffled anew when it is used up."""
+    """Draws without replacement from items in random order; they are shuffled again when all have been drawn."""
 
     def __init__(self, items: NDArray[np.int64], rng: np.random.Generator) -> None:
         self.items = items
@@ -123,17 +122,13 @@ class _ShuffledCycle:
         self.remaining = rng.permutation(items)
 
     def draw(self, count: int) -> NDArray[np.int64]:
-        """That many items, different ones unless there are fewer; then each comes as often as any other, or once more.
-
-        Returns:
-            Shape (count,).
-        """
+        """Draw items, shape (count,); if there are fewer than that, their occurrences differ by one at most."""
         rounds, rest = divmod(count, len(self.items))
         parts = [self.rng.permutation(self.items) for _ in range(rounds)]
         drawn, self.remaining = self.remaining[:rest], self.remaining[rest:]
         if len(drawn) < rest:
             fresh = self.rng.permutation(self.items)
-            # Items that were already drawn come last, so that none is drawn twice.
+            # Items of this draw come last, so that none of them is repeated.
             fresh = np.concatenate([fresh[~np.isin(fresh, drawn)], fresh[np.isin(fresh, drawn)]])
             more = rest - len(drawn)
             drawn, self.remaining = np.concatenate([drawn, fresh[:more]]), fresh[more:]

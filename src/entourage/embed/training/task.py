@@ -1,4 +1,4 @@
-"""What the training loop is handed: balanced batches, random views, a loss on embeddings and logits, Recall@1."""
+"""The task of the training loop: balanced batches, augmentation, loss of embeddings and logits, and validation."""
 
 from __future__ import annotations
 
@@ -30,14 +30,17 @@ _MEMORY_PREFIX = "memory."
 
 @dataclass(frozen=True, eq=False)
 class EmbeddingData:
-    """Images to train on, and images to be judged by.
+    """Training images and evaluation sets.
 
     Attributes:
         bank: all decoded images, n of them.
         labels: their classes, shape (n,).
-        training: rows that are trained on.
-        eval_sets: rows of other sets by name, each judged by Recall@1 among themselves. "validation" says which weights
-            are best; the others (a test set, say) are only looked at.
+        training: rows to train on.
+        eval_sets: rows of evaluation sets by name. Recall@1 is computed within each set. That of "validation" selects
+            the best weights; those of other sets, such as a test set, are only recorded.
+
+    Raises:
+        ValueError: shapes do not match, or a set has fewer than two classes or, for evaluation, no class of two images.
     """
 
     bank: ImageBank
@@ -47,22 +50,22 @@ class EmbeddingData:
 
     def __post_init__(self) -> None:
         if self.labels.shape != (len(self.bank),):
-            raise ValueError(f"labels have shape {self.labels.shape}; expected ({len(self.bank)},), one an image")
+            raise ValueError(f"labels have shape {self.labels.shape}; expected ({len(self.bank)},), one per image")
         if len(np.unique(self.labels[self.training])) < 2:
-            raise ValueError("the training images are of one class; expected two or more, to be told apart")
-        for name, rows in self.eval_sets.items():  # now, rather than after an epoch
+            raise ValueError("training: images of one class; expected two or more classes")
+        for name, rows in self.eval_sets.items():  # checked here rather than after an epoch
             classes, sizes = np.unique(self.labels[rows], return_counts=True)
             if len(classes) < 2 or sizes.max() < 2:
                 expected = "expected two or more, and two images of one of them"
-                raise ValueError(f"the set {name!r} has {len(classes)} classes; {expected}")
+                raise ValueError(f"eval_sets: {name!r} has {len(classes)} classes; {expected}")
 
     @property
     def codes(self) -> Rows:
-        """Classes of the training rows, numbered from 0 without gaps, shape (training,)."""
+        """Classes of the training rows as consecutive integers from 0, shape (len(training),)."""
         return np.unique(self.labels[self.training], return_inverse=True)[1].astype(np.int64)
 
     def config(self) -> dict[str, Any]:
-        """What makes a training on these images this one: shape, rows, classes and pixels; not who is judged."""
+        """Return shape and digests of the training images; a run is resumed only if they are equal."""
         rows = hashlib.blake2b(self.training.tobytes() + self.labels.tobytes(), digest_size=12).hexdigest()
         return {"images": list(self.bank.values.shape), "rows": rows, "pixels": self.bank.digest}
 
@@ -75,11 +78,12 @@ class ImageBatch(NamedTuple):
 
 
 class NetworkWithLoss(nn.Module):
-    """A network with its loss, so that all that is learnt is in one place.
+    """A network with its loss, which may have parameters, too.
 
     Args:
-        network: images to embeddings and logits.
-        loss: called as `loss(embeddings, logits, labels)`, and with the classifier's weight where class vectors play.
+        network: network from images to embeddings and logits.
+        loss: called as `loss(embeddings, logits, labels)`; a `GroupLoss` also receives the weight of the classifier if
+            its option `class_players` is above 0.
     """
 
     def __init__(self, network: EmbeddingNetwork, loss: nn.Module) -> None:
@@ -88,7 +92,7 @@ class NetworkWithLoss(nn.Module):
         self.loss = loss
 
     def forward(self, images: Tensor, codes: Tensor, *, classify: bool = False) -> dict[str, Tensor]:
-        """Losses of normalised images, by name: the metric loss, or the plain cross-entropy of the classifier."""
+        """Compute the losses of normalised images by name; `classify` uses the cross-entropy instead of the loss."""
         output: NetworkOutput = self.network(images)
         if classify:
             return {"loss": CrossEntropy()(*output, codes)}
@@ -101,29 +105,29 @@ class NetworkWithLoss(nn.Module):
 
 
 def make_loss(recipe: Recipe, num_classes: int, embedding_size: int) -> nn.Module:
-    """The loss that a recipe names."""
+    """Create the loss of a recipe."""
     if recipe.loss == "group":
         return GroupLoss(**asdict(recipe.group))
     return baseline_loss(recipe.loss, num_classes, embedding_size)
 
 
 class EmbeddingTask(EMATask[Rows, ImageBatch]):
-    """One stage of a recipe.
+    """Training task of one stage of a recipe.
 
     Args:
-        model: what is trained.
-        preprocessing: size and normalisation of its input.
+        model: network and loss.
+        preprocessing: size and normalisation of the network's input.
         data: the images.
-        recipe: how.
-        stage: which part of it.
-        epochs_before: of earlier stages, so that each epoch of a run has an order of its own.
-        backbone: what the network was built on, so that a run is not continued with another one.
+        recipe: options of the training.
+        stage: the stage; one of `recipe.stages`.
+        epochs_before: number of epochs of earlier stages, so that no epoch of a run repeats an order of samples.
+        backbone: `Backbone.origin` of the network, so that a run is not resumed with another backbone.
     """
 
     model: NetworkWithLoss
-    # The classifier has no part in losses that know no logits, nor a loss' own proxies in the classification.
+    # Losses without logits do not use the classifier, and the classification stage does not use proxies of the loss.
     skips_parameters = True
-    per_process_state = (_MEMORY_PREFIX,)  # each process plays with the batches that it has seen
+    per_process_state = (_MEMORY_PREFIX,)  # each process stores its own batches in the memory
     mismatch_messages = MappingProxyType(
         {"monitor": DIFFERENT_ROWS, "task.rows": DIFFERENT_ROWS, "task.pixels": DIFFERENT_PIXELS}
     )
@@ -152,11 +156,11 @@ class EmbeddingTask(EMATask[Rows, ImageBatch]):
             recipe.samples_per_class,
             seed=recipe.seed,
         )
-        if isinstance(model.loss, GroupLoss):  # who comes again while he is remembered would know his label
+        if isinstance(model.loss, GroupLoss):  # a sample that is still in the memory would support its own label
             model.loss.memory.limit(len(self.sampler) // 4)
 
     def plan(self, epoch: int) -> Sequence[Rows]:
-        """Positions among the training rows: a few of each of a few classes, or shuffled for the classification."""
+        """Return indices of training rows per batch: class-balanced for the loss, shuffled for the classification."""
         epoch += self.epochs_before
         if self.stage.task == "metric":
             return self.sampler.plan(epoch)
@@ -165,11 +169,11 @@ class EmbeddingTask(EMATask[Rows, ImageBatch]):
         return list(rows[: len(rows) // size * size].reshape(-1, size))
 
     def load(self, item: Rows, rng: np.random.Generator) -> ImageBatch:
-        """Take the pixels; views are made on the device."""
+        """Read the pixels of a batch; they are augmented on the device."""
         return ImageBatch(self.data.bank.take(self.data.training[item]), torch.from_numpy(self.codes[item]))
 
     def loss(self, model: nn.Module, batch: ImageBatch, step: int) -> Losses:
-        """The loss of random views."""
+        """Compute the losses of augmented images."""
         views = augment(batch.images, self.preprocessing.size, self.recipe.view)
         losses: Losses = model(
             self.preprocessing.normalize(views), batch.codes, classify=self.stage.task == "classification"
@@ -177,7 +181,7 @@ class EmbeddingTask(EMATask[Rows, ImageBatch]):
         return losses
 
     def validate(self, model: nn.Module) -> dict[str, float]:
-        """Recall@1 among each of the judged sets; "recall@1" itself is that of the validation set."""
+        """Compute Recall@1 within each evaluation set; that of "validation" is named "recall@1"."""
         network = cast(NetworkWithLoss, model).network
         results = {}
         for name, rows in self.data.eval_sets.items():
@@ -187,13 +191,13 @@ class EmbeddingTask(EMATask[Rows, ImageBatch]):
         return results
 
     def prepare(self, device: torch.device) -> None:
-        """Images that fit go to the GPU; a backbone that waits needs no gradients."""
+        """Move images to the GPU if they fit, and disable gradients of the backbone if only the head is trained."""
         super().prepare(device)
         self.model.network.body.requires_grad_(not self.stage.only_head)
         self.data.bank.move(device)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """The backbone, unless it waits, and what starts from nothing: embedding, classifier and proxies."""
+        """Return the group of randomly initialised parameters and, unless only the head is trained, the backbone's."""
         body = list(self.model.network.body.parameters())
         body_ids = {id(parameter) for parameter in body}
         new_parameters = [parameter for parameter in self.model.parameters() if id(parameter) not in body_ids]
@@ -201,14 +205,14 @@ class EmbeddingTask(EMATask[Rows, ImageBatch]):
         return [new_group] if self.stage.only_head else [{"params": body}, new_group]
 
     def extra_state(self) -> dict[str, Tensor]:
-        """The average, and the batches that a Group Loss remembers."""
+        """Return the averaged weights and the memory of the Group Loss."""
         state = super().extra_state()
         if isinstance(self.model.loss, GroupLoss):
             state |= {f"{_MEMORY_PREFIX}{name}": value for name, value in self.model.loss.memory.state_dict().items()}
         return state
 
     def load_extra_state(self, state: Mapping[str, Tensor]) -> None:
-        """Take back what `extra_state` gave."""
+        """Restore the result of `extra_state`."""
         memory = {name: value for name, value in state.items() if name.startswith(_MEMORY_PREFIX)}
         super().load_extra_state({name: value for name, value in state.items() if name not in memory})
         if isinstance(self.model.loss, GroupLoss):
@@ -217,7 +221,7 @@ class EmbeddingTask(EMATask[Rows, ImageBatch]):
             )
 
     def config(self) -> dict[str, Any]:
-        """The backbone, the recipe, the stage and the data."""
+        """Return backbone, recipe, stage and data; a run is resumed only if they are equal."""
         return {
             "backbone": self.backbone,
             "recipe": asdict(self.recipe),
