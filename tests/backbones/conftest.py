@@ -10,14 +10,14 @@ from entourage.backbones.backbone import Backbone, Preprocessing
 
 
 class MeanColour(nn.Module):
-    """A network fast enough for tests: the mean of each channel, and how many images it has seen."""
+    """Network that returns the mean of each channel and counts the images."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.seen = 0
+        self.n_images = 0
 
     def forward(self, images: Tensor) -> Tensor:
-        self.seen += len(images)
+        self.n_images += len(images)
         return images.mean(dim=(2, 3))
 
 
@@ -34,7 +34,7 @@ def backbone(network: MeanColour) -> Backbone:
 
 @pytest.fixture
 def make_images(tmp_path: Path) -> Callable[[int], list[Path]]:
-    """Makes images of one colour each; the colours differ."""
+    """Return a function that writes images of one colour each; the colours differ."""
 
     def make(count: int) -> list[Path]:
         folder = tmp_path / "images"
@@ -53,5 +53,5 @@ def colour_of(index: int) -> tuple[int, int, int]:
 
 @pytest.fixture
 def expected_features() -> Callable[[list[int]], np.ndarray]:
-    """The features the test network must give for the images at some places."""
-    return lambda places: np.array([colour_of(place) for place in places], dtype=np.float32).reshape(-1, 3) / 255.0
+    """Return a function that computes the features of the test network for the images with some indices."""
+    return lambda indices: np.array([colour_of(index) for index in indices], dtype=np.float32).reshape(-1, 3) / 255.0

@@ -6,12 +6,12 @@ from PIL import Image
 from entourage.backbones.backbone import Backbone, digest_weights
 
 
-def test_embed_gives_features_of_preprocessed_images(backbone: Backbone) -> None:
+def test_embed_computes_features_of_preprocessed_images(backbone: Backbone) -> None:
     pixels = torch.stack([backbone.preprocess(Image.new("RGB", (9, 7), colour)) for colour in ("red", "blue")])
     torch.testing.assert_close(backbone.embed(pixels), torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]))
 
 
-def test_the_fingerprint_tells_backbones_apart(backbone: Backbone) -> None:
+def test_fingerprint_depends_on_name_weights_and_preprocessing(backbone: Backbone) -> None:
     others = [
         replace(backbone, name="timm:a/b"),
         replace(backbone, weights="other"),
@@ -23,7 +23,7 @@ def test_the_fingerprint_tells_backbones_apart(backbone: Backbone) -> None:
     assert not any(set(":/\\ ") & set(fingerprint) for fingerprint in fingerprints)
 
 
-def test_the_digest_sees_names_shapes_types_and_values() -> None:
+def test_digest_depends_on_names_shapes_types_and_values() -> None:
     state = {"a": torch.zeros(2, 3), "n": torch.tensor(1), "half": torch.ones(2, dtype=torch.bfloat16)}
     variants = [
         state,

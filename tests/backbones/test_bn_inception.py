@@ -1,4 +1,4 @@
-"""BN-Inception computes what its published weights say, whatever their file is like."""
+"""BN-Inception compared with a direct implementation, for all formats of its published weights."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HALVING = ("3c", "4e")
 
 
 def published() -> dict[str, Tensor]:
-    """Random weights under the names of the published file, with the sizes of `BNInception`."""
+    """Return random weights with the names of the published file and the sizes of `BNInception`."""
     generator = torch.Generator().manual_seed(0)
     own = BNInception().state_dict()
     units = [name.removesuffix(".conv.weight") for name in own if name.endswith(".conv.weight")]
@@ -26,7 +26,7 @@ def published() -> dict[str, Tensor]:
     for block in BLOCKS:
         kinds = ["1x1", "3x3_reduce", "3x3", "double_3x3_reduce", "double_3x3_1", "double_3x3_2", "pool_proj"]
         layers += [f"inception_{block}_{kind}" for kind in (kinds[1:6] if block in HALVING else kinds)]
-    state = {"last_linear.weight": torch.zeros(1000, 1024)}  # the classifier, which nobody asks for
+    state = {"last_linear.weight": torch.zeros(1000, 1024)}  # the classifier, which is ignored
     for unit, layer in zip(units, layers, strict=True):
         weight = own[f"{unit}.conv.weight"]
         state[f"{layer}.weight"] = torch.randn(weight.shape, generator=generator) * (2 / weight[0].numel()) ** 0.5
@@ -36,8 +36,8 @@ def published() -> dict[str, Tensor]:
     return state
 
 
-def plainly(state: dict[str, Tensor], bgr: Tensor) -> Tensor:
-    """The network restated: pixels of 0 to 255 in blue, green, red, without their means, to features."""
+def direct_features(state: dict[str, Tensor], bgr: Tensor) -> Tensor:
+    """Compute features from BGR pixels of 0 to 255 with their means subtracted."""
 
     def unit(x: Tensor, layer: str, stride: int = 1) -> Tensor:
         weight = state[f"{layer}.weight"]
@@ -65,19 +65,19 @@ def weights() -> dict[str, Tensor]:
     return published()
 
 
-def test_it_is_as_large_as_was_published() -> None:
+def test_number_of_parameters_is_as_published() -> None:
     classifier = 1024 * 1000 + 1000
     assert sum(weight.numel() for weight in BNInception().parameters()) == 11_295_240 - classifier
 
 
 @pytest.mark.parametrize("edition", ["plain.pth", "rows.pt", "checkpoint.pth", "plain.safetensors"])
-def test_published_weights_give_the_published_network(edition: str, weights: dict[str, Tensor], tmp_path: Path) -> None:
+def test_loaded_network_equals_the_published_one(edition: str, weights: dict[str, Tensor], tmp_path: Path) -> None:
     file = tmp_path / edition
     if edition.endswith(".safetensors"):
         save_file(weights, file)
-    elif edition == "rows.pt":  # an early edition has the vectors of normalisations as matrices of one row
+    elif edition == "rows.pt":  # an early version stores the vectors of batch normalisations as matrices of one row
         torch.save({name: value[None] if "_bn." in name else value for name, value in weights.items()}, file)
-    elif edition == "checkpoint.pth":  # of a training on several GPUs
+    elif edition == "checkpoint.pth":  # a training on several GPUs prefixes the names
         torch.save({"epoch": 1, "state_dict": {f"module.{name}": value for name, value in weights.items()}}, file)
     else:
         torch.save(weights, file)
@@ -87,12 +87,12 @@ def test_published_weights_give_the_published_network(edition: str, weights: dic
     rgb = backbone.preprocessing.normalize(pixels)
     bgr = pixels.flip(1) - torch.tensor([104.0, 117.0, 128.0]).view(3, 1, 1)
     with torch.no_grad():
-        torch.testing.assert_close(backbone.module(rgb), plainly(weights, bgr), rtol=1e-3, atol=1e-3)
+        torch.testing.assert_close(backbone.module(rgb), direct_features(weights, bgr), rtol=1e-3, atol=1e-3)
 
 
-def test_weights_that_will_be_replaced_need_no_file() -> None:
+def test_no_file_is_read_without_pretrained_weights() -> None:
     backbone = load_backbone("bn-inception:/nowhere.pth", "cpu", frozen=False, pretrained=False)
-    assert backbone.name == "bn-inception"  # and no longer needs its file
+    assert backbone.name == "bn-inception"  # without the file
     assert backbone.module.training is False
 
 
@@ -102,16 +102,16 @@ def test_weights_that_will_be_replaced_need_no_file() -> None:
         ({}, r"conv1_7x7_s2\.weight is missing; expected the published weights of BN-Inception"),
         (
             {"conv1_7x7_s2.weight": torch.zeros(32, 6, 7, 7)},
-            r"s2\.weight has the shape \(32, 6, 7, 7\) instead of \(64, 3, ",
+            r"s2\.weight has shape \(32, 6, 7, 7\) instead of \(64, 3, ",
         ),
         ({"conv1_7x7_s2.weight": torch.full((64, 3, 7, 7), torch.nan)}, r"s2\.weight has values that are not finite"),
-        ([1, 2], r"weights\.pth holds something else than a plain state dict"),
-        ({"model": BNInception()}, r"weights\.pth holds something else than a plain state dict"),
+        ([1, 2], r"weights\.pth contains other objects; expected a state dict"),
+        ({"model": BNInception()}, r"weights\.pth contains other objects; expected a state dict"),
         (b"", r"weights\.pth cannot be read as weights"),
         (None, r"weights\.pth cannot be read as weights: .*No such file"),
     ],
 )
-def test_a_file_of_something_else_is_one_line(content: object, message: str, tmp_path: Path) -> None:
+def test_invalid_file_raises_a_one_line_message(content: object, message: str, tmp_path: Path) -> None:
     file = tmp_path / "weights.pth"
     if isinstance(content, bytes):
         file.write_bytes(content)
@@ -123,6 +123,6 @@ def test_a_file_of_something_else_is_one_line(content: object, message: str, tmp
 
 
 @pytest.mark.parametrize("name", ["bn-inception", "bn-inception:"])
-def test_without_a_file_it_is_said_what_is_expected(name: str) -> None:
-    with pytest.raises(ValueError, match="comes without weights; expected bn-inception:FILE"):
+def test_missing_file_name_raises(name: str) -> None:
+    with pytest.raises(ValueError, match="no file of weights; expected bn-inception:FILE"):
         load_backbone(name, "cpu")

@@ -9,20 +9,20 @@ from entourage.backbones.registry import load_backbone
 
 
 @pytest.mark.parametrize(("name", "size"), list(zip(EFFICIENTNET_LITE, (224, 240, 260), strict=True)))
-def test_folding_changes_nothing_but_the_speed(name: str, size: int) -> None:
+def test_fused_network_computes_the_same_features(name: str, size: int) -> None:
     state = _read_weights(name)
-    plain, folded = _build(name, state), _build(name, state)
-    fuse_conv_bn(folded)
+    original, fused = _build(name, state), _build(name, state)
+    fuse_conv_bn(fused)
     images = torch.randn(2, 3, size, size, generator=torch.Generator().manual_seed(0))
     with torch.inference_mode():
-        before, after = plain.extract_features(images), folded.extract_features(images)  # type: ignore[operator]
+        before, after = original.extract_features(images), fused.extract_features(images)  # type: ignore[operator]
     assert before.shape[:2] == (2, 1280)
     assert before.std() > 0.1
     torch.testing.assert_close(after, before, rtol=1e-3, atol=1e-3)
-    assert not any(isinstance(layer, torch.nn.BatchNorm2d) for layer in folded.modules())
+    assert not any(isinstance(layer, torch.nn.BatchNorm2d) for layer in fused.modules())
 
 
-def test_a_palace_is_recognised() -> None:
+def test_photograph_is_classified_correctly() -> None:
     backbone = load_backbone("efficientnet-lite0", "cpu")
     pixels = backbone.preprocess(Image.fromarray(load_sample_image("china.jpg")))
     features = backbone.embed(pixels[None])
@@ -32,7 +32,7 @@ def test_a_palace_is_recognised() -> None:
     assert scores.argmax() == 698  # ImageNet's "palace"
 
 
-def test_a_batch_gives_what_single_images_give() -> None:
+def test_features_do_not_depend_on_the_batch() -> None:
     backbone = load_backbone("efficientnet-lite0", "cpu")
     noise = np.random.default_rng(0).integers(0, 255, (3, 40, 30, 3), dtype=np.uint8)
     pixels = torch.stack([backbone.preprocess(Image.fromarray(image)) for image in noise])
@@ -40,22 +40,22 @@ def test_a_batch_gives_what_single_images_give() -> None:
     torch.testing.assert_close(backbone.embed(pixels), single, rtol=1e-4, atol=1e-4)
 
 
-def test_loading_leaves_random_numbers_alone() -> None:
+def test_loading_does_not_change_the_random_state() -> None:
     before = torch.random.get_rng_state()
     load_backbone("efficientnet-lite0", "cpu")
     assert torch.equal(before, torch.random.get_rng_state())
 
 
-def test_a_network_for_training_keeps_its_batch_norms_and_freezing_makes_it_the_frozen_one() -> None:
+def test_trainable_network_has_batch_norms_until_it_is_frozen() -> None:
     frozen = load_backbone("efficientnet-lite0", "cpu")
     trainable = load_backbone("efficientnet-lite0", "cpu", frozen=False)
-    assert frozen.fingerprint == trainable.fingerprint  # the same features, so caches may be shared
+    assert frozen.fingerprint == trainable.fingerprint  # equal features, so that caches are shared
     layers = list(trainable.module.modules())
     assert sum(isinstance(layer, torch.nn.BatchNorm2d) for layer in layers) > 40
     assert all(parameter.requires_grad for parameter in trainable.module.parameters())
     pixels = torch.randint(0, 256, (2, 3, 64, 64), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
     expected = frozen.embed(pixels)
-    torch.testing.assert_close(trainable.embed(pixels), expected, rtol=1e-3, atol=1e-3)  # folding rounds otherwise
+    torch.testing.assert_close(trainable.embed(pixels), expected, rtol=1e-3, atol=1e-3)  # fusion changes rounding
     assert freeze(trainable.module.train()) is trainable.module
     assert not trainable.module.training
     assert not any(parameter.requires_grad for parameter in trainable.module.parameters())
@@ -65,7 +65,7 @@ def test_a_network_for_training_keeps_its_batch_norms_and_freezing_makes_it_the_
     )
 
 
-def test_other_networks_are_frozen_as_they_are() -> None:
+def test_freeze_does_not_fuse_other_networks() -> None:
     layers = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 1), torch.nn.BatchNorm2d(4)).train()
     frozen = freeze(layers)
     assert isinstance(frozen[1], torch.nn.BatchNorm2d)  # type: ignore[index]
@@ -73,7 +73,7 @@ def test_other_networks_are_frozen_as_they_are() -> None:
     assert not any(parameter.requires_grad for parameter in frozen.parameters())
 
 
-def test_without_its_weights_a_network_is_random() -> None:
+def test_network_without_pretrained_weights_is_random() -> None:
     torch.manual_seed(0)
     one = load_backbone("efficientnet-lite0", "cpu", frozen=False, pretrained=False)
     other = load_backbone("efficientnet-lite0", "cpu", frozen=False, pretrained=False)

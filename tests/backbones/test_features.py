@@ -15,7 +15,7 @@ Expected = Callable[[list[int]], np.ndarray]
 
 
 @pytest.mark.parametrize(("batch_size", "workers"), [(1, 1), (3, 2), (64, None)])
-def test_features_come_in_order(
+def test_features_are_in_order(
     make_images: Makes, expected_features: Expected, backbone: Backbone, batch_size: int, workers: int | None
 ) -> None:
     extraction = extract_features(make_images(7), backbone, batch_size=batch_size, workers=workers, device="cpu")
@@ -25,7 +25,7 @@ def test_features_come_in_order(
     np.testing.assert_allclose(extraction.features, expected_features(extraction.indices), atol=1e-6)
 
 
-def test_broken_images_are_set_aside(make_images: Makes, expected_features: Expected, backbone: Backbone) -> None:
+def test_broken_images_are_reported(make_images: Makes, expected_features: Expected, backbone: Backbone) -> None:
     paths = make_images(6)
     for index in (0, 1, 4):
         paths[index].write_bytes(b"broken")
@@ -37,21 +37,23 @@ def test_broken_images_are_set_aside(make_images: Makes, expected_features: Expe
     assert extraction.failures == [(paths[0], unknown), (paths[1], unknown), (paths[4], "no such file")]
 
 
-def test_nothing_in_nothing_out(backbone: Backbone) -> None:
+def test_empty_input(backbone: Backbone) -> None:
     extraction = extract_features([], backbone, device="cpu")
     assert extraction.features.shape == (0, 3)
     assert extraction.indices == []
 
 
-def test_few_images_are_decoded_ahead(make_images: Makes, backbone: Backbone, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_images_decoded_ahead_is_limited(
+    make_images: Makes, backbone: Backbone, monkeypatch: pytest.MonkeyPatch
+) -> None:
     decoded: list[Path] = []
     real = extract._pixels_or_reason
 
-    def counted(path: Path, backbone: Backbone) -> Tensor | str:
+    def record(path: Path, backbone: Backbone) -> Tensor | str:
         decoded.append(path)
         return real(path, backbone)
 
-    monkeypatch.setattr(extract, "_pixels_or_reason", counted)
+    monkeypatch.setattr(extract, "_pixels_or_reason", record)
     batches = extract_batches(make_images(30), backbone, batch_size=3, workers=2, device="cpu")
     next(batches)
     assert len(decoded) <= 3 * 3 + 1
@@ -59,7 +61,7 @@ def test_few_images_are_decoded_ahead(make_images: Makes, backbone: Backbone, mo
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("decode")]
 
 
-def test_an_interrupt_ends_the_threads(make_images: Makes, backbone: Backbone) -> None:
+def test_interrupt_ends_the_threads(make_images: Makes, backbone: Backbone) -> None:
     class Interrupted(nn.Module):
         def forward(self, images: Tensor) -> Tensor:
             raise KeyboardInterrupt
@@ -69,7 +71,7 @@ def test_an_interrupt_ends_the_threads(make_images: Makes, backbone: Backbone) -
         extract_features(make_images(20), stopped, batch_size=2, device="cpu")
 
 
-def test_bad_options_are_refused(backbone: Backbone) -> None:
+def test_invalid_options_raise(backbone: Backbone) -> None:
     with pytest.raises(ValueError, match="batch_size is 0"):
         extract_features([], backbone, batch_size=0)
     with pytest.raises(ValueError, match="workers is 0"):

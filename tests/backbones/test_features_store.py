@@ -25,7 +25,7 @@ def store(tmp_path: Path) -> FeatureStore:
     return FeatureStore(tmp_path / "store", dim=2, shard_rows=3)
 
 
-def test_what_is_added_is_found(store: FeatureStore) -> None:
+def test_added_rows_are_found(store: FeatureStore) -> None:
     assert stored(store, 1) == {}
     with store.writer() as writer:
         for number in range(5):
@@ -34,34 +34,34 @@ def test_what_is_added_is_found(store: FeatureStore) -> None:
     assert stored(store, 1, 4, 9) == {keys_of(1)[0]: [1.0, -1.0], keys_of(4)[0]: [4.0, -4.0]}
 
 
-def test_a_key_in_two_shards_is_found_once(store: FeatureStore) -> None:
+def test_key_in_two_shards_is_found_once(store: FeatureStore) -> None:
     for _ in range(2):
         with store.writer() as writer:
             writer.add(keys_of(1, 2), rows_of(1, 2))
     assert sum(len(keys) for keys, _ in store.lookup(set(keys_of(1, 2)))) == 2
 
 
-def test_full_shards_are_on_disk_before_the_end(store: FeatureStore) -> None:
+def test_full_shards_are_written_immediately(store: FeatureStore) -> None:
     with store.writer() as writer:
         writer.add(keys_of(1, 2, 3), rows_of(1, 2, 3))
         assert len(stored(store, 1, 2, 3)) == 3
 
 
-def test_damaged_shards_are_passed_over(store: FeatureStore) -> None:
+def test_damaged_shards_are_ignored(store: FeatureStore) -> None:
     with store.writer() as writer:
         writer.add(keys_of(1), rows_of(1))
     (shard,) = store.folder.iterdir()
-    whole = shard.read_bytes()
-    flipped = bytearray(whole)
-    flipped[whole.index(rows_of(1).tobytes())] ^= 1  # one bit of one feature
-    for content in (b"", b"noise", whole[:-30], bytes(flipped)):
+    valid = shard.read_bytes()
+    flipped = bytearray(valid)
+    flipped[valid.index(rows_of(1).tobytes())] ^= 1  # one bit of one feature
+    for content in (b"", b"noise", valid[:-30], bytes(flipped)):
         shard.write_bytes(content)
         assert stored(store, 1) == {}
-    shard.write_bytes(whole)
+    shard.write_bytes(valid)
     assert len(stored(store, 1)) == 1
 
 
-def test_shards_of_another_kind_are_passed_over(store: FeatureStore) -> None:
+def test_shards_of_another_format_are_ignored(store: FeatureStore) -> None:
     store.folder.mkdir()
     table = np.frombuffer(keys_of(1)[0], dtype=np.uint8)[None]
     wrong: list[dict[str, NDArray[np.generic]]] = [
@@ -75,7 +75,7 @@ def test_shards_of_another_kind_are_passed_over(store: FeatureStore) -> None:
     assert stored(store, 1) == {}
 
 
-def test_a_store_that_cannot_be_written_warns(tmp_path: Path) -> None:
+def test_unwritable_store_warns(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     store = FeatureStore(tmp_path / "file" / "store", dim=2)
     with pytest.warns(UserWarning, match="features are not cached"), store.writer() as writer:

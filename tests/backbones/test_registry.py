@@ -5,7 +5,7 @@ from entourage.backbones.registry import BACKBONE_NAMES, load_backbone
 
 
 @pytest.mark.parametrize("name", ["resnet50", "", "timm:", "efficientnet-lite9"])
-def test_unknown_names_are_refused_with_the_known_ones(name: str) -> None:
+def test_unknown_names_raise_and_list_the_known_ones(name: str) -> None:
     with pytest.raises(ValueError, match=r"is unknown; expected one of efficientnet-lite0, .*, timm:<model>"):
         load_backbone(name, "cpu")
 
@@ -20,14 +20,14 @@ def test_names() -> None:
     )
 
 
-def test_an_impossible_device_is_refused_before_anything_is_loaded() -> None:
+def test_unavailable_device_raises() -> None:
     with pytest.raises(ValueError, match="device 'cuda:99' is not available"):
         load_backbone("efficientnet-lite0", "cuda:99")
 
 
 @pytest.mark.parametrize("frozen", [True, False])
 @pytest.mark.parametrize("pretrained", [True, False])
-def test_what_is_asked_for_is_loaded(frozen: bool, pretrained: bool) -> None:
+def test_frozen_and_pretrained_options(frozen: bool, pretrained: bool) -> None:
     backbone = load_backbone("efficientnet-lite0", "cpu", frozen=frozen, pretrained=pretrained)
     assert any(isinstance(layer, nn.BatchNorm2d) for layer in backbone.module.modules()) != frozen
     assert (backbone.weights == load_backbone("efficientnet-lite0", "cpu").weights) == pretrained

@@ -11,7 +11,7 @@ from entourage.backbones.registry import load_backbone
 
 
 class Model(nn.Module):
-    """Stands for a model of timm whose output is longer than its `num_features`."""
+    """Stand-in for a timm model whose output is longer than its `num_features`."""
 
     num_features = 3
 
@@ -55,7 +55,7 @@ def timm(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 @pytest.mark.usefixtures("timm")
-def test_a_model_is_loaded_with_its_own_preprocessing() -> None:
+def test_timm_model_has_its_own_preprocessing() -> None:
     backbone = load_backbone("timm:toy", "cpu")
     assert (backbone.name, backbone.dim, backbone.size) == ("timm:toy", 6, (16, 24))
     assert not backbone.module.training
@@ -65,7 +65,7 @@ def test_a_model_is_loaded_with_its_own_preprocessing() -> None:
 
 @pytest.mark.usefixtures("timm")
 @pytest.mark.parametrize("frozen", [True, False])
-def test_a_model_may_be_loaded_without_its_weights(frozen: bool) -> None:
+def test_timm_model_without_pretrained_weights(frozen: bool) -> None:
     backbone = load_backbone("timm:toy", "cpu", frozen=frozen, pretrained=False)
     assert (backbone.module.scale == 0.5).all()  # type: ignore[operator]
     assert backbone.weights != load_backbone("timm:toy", "cpu").weights
@@ -76,11 +76,11 @@ def test_a_model_may_be_loaded_without_its_weights(frozen: bool) -> None:
     ("name", "config", "message"),
     [
         ("nothing", {}, r"timm cannot load the model: Unknown model \(nothing\)"),
-        ("tokens", {}, r"features of shape \(1, 1, 6\); expected \(1, dim\)"),
+        ("tokens", {}, r"features have shape \(1, 1, 6\); expected \(1, dim\)"),
         ("toy", {"input_size": (1, 8, 8)}, "takes 1 channels; expected 3"),
     ],
 )
-def test_models_that_do_not_fit_are_refused(
+def test_unsupported_timm_models_raise(
     name: str, config: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for key, value in config.items():
@@ -89,16 +89,16 @@ def test_models_that_do_not_fit_are_refused(
         load_backbone(f"timm:{name}", "cpu")
 
 
-def test_a_missing_timm_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_timm_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "timm", None)  # makes the import fail
-    with pytest.raises(ValueError, match=r"backbone .timm:resnet50. needs timm: pip install timm"):
+    with pytest.raises(ValueError, match=r"backbone .timm:resnet50.: cannot import timm; expected `pip install timm`"):
         load_backbone("timm:resnet50", "cpu")
 
 
 @pytest.mark.parametrize("error", ["OSError", "RuntimeError", "ImportError"])
-def test_a_broken_timm_is_explained(error: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broken_timm_raises(error: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "timm.py").write_text(f"raise {error}('libtorch_cuda.so:\\n cannot open')")
     monkeypatch.delitem(sys.modules, "timm", raising=False)
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ValueError, match=r"needs timm: .*\(libtorch_cuda.so: cannot open\)$"):
+    with pytest.raises(ValueError, match=r"cannot import timm; .*\(libtorch_cuda.so: cannot open\)$"):
         load_backbone("timm:resnet50", "cpu")

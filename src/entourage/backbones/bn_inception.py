@@ -1,7 +1,7 @@
 """BN-Inception (Ioffe and Szegedy, 2015), the network of chapter 4 and of many papers on retrieval.
 
-Nobody ships its weights in a package, and timm does not have it: they are read from the file in which they were
-published, the state dict of a network whose layers have Caffe's names.
+No package contains its weights, and timm does not support it: they are read from the published file, a state dict with
+the layer names of Caffe.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ DIM = 1024
 
 
 class _Branches(NamedTuple):
-    """How many channels each layer of a block has.
+    """Numbers of output channels of the convolutions of a block.
 
     Attributes:
-        one: of the branch of a 1 x 1 convolution; 0 in a block that halves the image, which has none.
-        three: of a 1 x 1 and of a 3 x 3 convolution.
-        double: of a 1 x 1 and of each of two 3 x 3 convolutions.
-        pool: of a 1 x 1 convolution after pooling; 0 in a block that halves the image, which has none there either.
+        one: branch of a 1 x 1 convolution; 0 in blocks that halve the resolution, which have no such branch.
+        three: branch of a 1 x 1 and a 3 x 3 convolution.
+        double: branch of a 1 x 1 and two 3 x 3 convolutions; the latter have equal numbers.
+        pool: 1 x 1 convolution after pooling; 0 in blocks that halve the resolution, which have none.
     """
 
     one: int
@@ -51,9 +51,9 @@ _BLOCKS = {
     "5a": _Branches(352, (192, 320), (160, 224), 128),
     "5b": _Branches(352, (192, 320), (192, 224), 128),
 }
-_LARGEST = "5b"  # the one block that pools by the largest value instead of the mean
+_MAX_POOL = "5b"  # the only block without stride that has max pooling instead of average pooling
 
-# What the published file calls a layer.
+# Names of layers in the published file.
 _STEM_NAMES = {"0": "conv1_7x7_s2", "2": "conv2_3x3_reduce", "3": "conv2_3x3"}
 _BRANCH_NAMES = {
     "one.0": "1x1",
@@ -71,30 +71,30 @@ def load_bn_inception(name: str, *, pretrained: bool = True) -> Backbone:
 
     Args:
         name: "bn-inception:" and the file of its published weights, a state dict (.pth, .pt or .safetensors).
-        pretrained: with these weights; False takes random ones and reads no file.
+        pretrained: whether to read these weights; False uses random ones and reads no file.
 
     Returns:
-        A backbone on the CPU with 1024 features.
+        The backbone, on the CPU, with 1024 features.
 
     Raises:
-        ValueError: no file is given, it cannot be read, or it holds something else.
+        ValueError: the name contains no file, or the file cannot be read or does not contain the expected weights.
     """
     module = BNInception()
     if pretrained:
         file = name.removeprefix(BN_INCEPTION).removeprefix(":")
         if not file:
             expected = f"{BN_INCEPTION}:FILE, with the file of its published weights"
-            raise ValueError(f"backbone {name!r} comes without weights; expected {expected}")
+            raise ValueError(f"backbone {name!r}: no file of weights; expected {expected}")
         _load(module, name, _read(name, Path(file)))
-    # The published network was trained on pixels of 0 to 255 in the order blue, green, red.
+    # The published network was trained on BGR pixels of 0 to 255.
     preprocessing = Preprocessing((224, 224), mean=(128.0, 117.0, 104.0), std=(1.0,) * 3, interpolation="bilinear")
     weights = digest_weights(module.state_dict())
-    # A run that was trained from it needs the file no more, so the name goes without.
+    # Trained runs do not require the file, and their backbone name does not contain it.
     return Backbone(BN_INCEPTION, DIM, module.eval().to(memory_format=torch.channels_last), preprocessing, weights)  # type: ignore[call-overload]
 
 
 class BNInception(nn.Module):
-    """Images (b, 3, h, w) in RGB to features (b, 1024): the mean of the last feature map."""
+    """BN-Inception: RGB images (b, 3, h, w) to features (b, 1024), the mean of the last feature map."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -108,11 +108,11 @@ class BNInception(nn.Module):
         self.blocks = nn.ModuleDict()
         channels = 192
         for name, branches in _BLOCKS.items():
-            block = _Block(channels, branches, largest=name == _LARGEST)
+            block = _Block(channels, branches, max_pool=name == _MAX_POOL)
             self.blocks[name], channels = block, block.channels
 
     def forward(self, images: Tensor) -> Tensor:
-        """Features, shape (b, 1024)."""
+        """Compute the features, shape (b, 1024)."""
         x = self.stem(images)
         for block in self.blocks.values():
             x = block(x)
@@ -121,7 +121,7 @@ class BNInception(nn.Module):
 
 
 class _Unit(nn.Module):
-    """A convolution, its normalisation, and what is positive of it."""
+    """Convolution, batch normalisation and ReLU."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int, *, stride: int = 1) -> None:
         super().__init__()
@@ -130,14 +130,14 @@ class _Unit(nn.Module):
         self.relu = nn.ReLU(inplace=True)
 
     def forward(self, x: Tensor) -> Tensor:
-        positive: Tensor = self.relu(self.norm(self.conv(x)))
-        return positive
+        activations: Tensor = self.relu(self.norm(self.conv(x)))
+        return activations
 
 
 class _Block(nn.Module):
-    """Up to four branches that look at the same thing, side by side: (b, c, h, w) to (b, `channels`, h', w')."""
+    """Inception block of up to four parallel branches: (b, c, h, w) to (b, `channels`, h', w')."""
 
-    def __init__(self, inputs: int, branches: _Branches, *, largest: bool) -> None:
+    def __init__(self, inputs: int, branches: _Branches, *, max_pool: bool) -> None:
         super().__init__()
         one, (three_reduce, three), (double_reduce, double), pool = branches
         halves = one == 0
@@ -152,7 +152,7 @@ class _Block(nn.Module):
         if halves:
             self.pool = nn.Sequential(nn.MaxPool2d(3, 2, ceil_mode=True))
         else:
-            pooling = nn.MaxPool2d(3, 1, 1) if largest else nn.AvgPool2d(3, 1, 1)
+            pooling = nn.MaxPool2d(3, 1, 1) if max_pool else nn.AvgPool2d(3, 1, 1)
             self.pool = nn.Sequential(pooling, _Unit(inputs, pool, 1))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -160,45 +160,45 @@ class _Block(nn.Module):
 
 
 def _read(name: str, file: Path) -> dict[str, Tensor]:
-    """The state dict in a file, also one within a checkpoint, or of a network that was trained in parallel."""
+    """Read a state dict, which may be the entry "state_dict" of a checkpoint and have names prefixed by "module."."""
     try:
         read = load_file if file.suffix == ".safetensors" else partial(torch.load, weights_only=True)
         state: object = read(file)
-    except pickle.UnpicklingError as error:  # with advice that is meant for somebody else
-        raise ValueError(f"backbone {name!r}: {file} holds something else than a plain state dict") from error
-    # A file may be missing, cut short, or anything: each reader has exceptions of its own.
+    except pickle.UnpicklingError as error:  # torch's message suggests `weights_only=False`
+        raise ValueError(f"backbone {name!r}: {file} contains other objects; expected a state dict") from error
+    # The exceptions for missing, truncated and other files differ between readers.
     except Exception as error:
         raise ValueError(f"backbone {name!r}: {file} cannot be read as weights: {error_reason(error)[:200]}") from error
-    within = state.get("state_dict", state) if isinstance(state, dict) else None
-    if not isinstance(within, dict):
-        raise ValueError(f"backbone {name!r}: {file} holds something else than a plain state dict")
-    return {str(key).removeprefix("module."): value for key, value in within.items()}
+    weights = state.get("state_dict", state) if isinstance(state, dict) else None
+    if not isinstance(weights, dict):
+        raise ValueError(f"backbone {name!r}: {file} contains other objects; expected a state dict")
+    return {str(key).removeprefix("module."): value for key, value in weights.items()}
 
 
 def _load(module: BNInception, name: str, published: dict[str, Tensor]) -> None:
-    """Take the published weights, of which some editions have vectors as matrices of one row."""
+    """Load the published weights; in some versions of the file, vectors are stored as matrices of one row."""
     expected, weights = module.state_dict(), {}
-    for name_here, name_there in _names(expected):
-        if problem := _mismatch(published.get(name_there), expected[name_here].shape):
+    for own_name, published_name in _names(expected):
+        if problem := _mismatch(published.get(published_name), expected[own_name].shape):
             raise ValueError(
-                f"backbone {name!r}: {name_there} {problem}; expected the published weights of BN-Inception"
+                f"backbone {name!r}: {published_name} {problem}; expected the published weights of BN-Inception"
             )
-        weights[name_here] = published[name_there].reshape(expected[name_here].shape)
+        weights[own_name] = published[published_name].reshape(expected[own_name].shape)
     weights["stem.0.conv.weight"] = weights["stem.0.conv.weight"].flip(1)  # from BGR to RGB
-    module.load_state_dict(weights, strict=False)  # counters of batches are not published
+    module.load_state_dict(weights, strict=False)  # the file lacks `num_batches_tracked`
 
 
 def _mismatch(value: object, shape: torch.Size) -> str:
-    """What is wrong with a published tensor; nothing if it is as it should be."""
+    """Return the problem of a published tensor as text, or "" if it matches the expected shape and is finite."""
     if not isinstance(value, Tensor):
         return "is missing"
     if value.shape != shape and (len(shape) != 1 or value.shape != (1, *shape)):
-        return f"has the shape {tuple(value.shape)} instead of {tuple(shape)}"
+        return f"has shape {tuple(value.shape)} instead of {tuple(shape)}"
     return "" if value.isfinite().all() else "has values that are not finite"
 
 
 def _names(expected: dict[str, Tensor]) -> Iterator[tuple[str, str]]:
-    """What every weight is called here and in the published file."""
+    """Yield the name of each weight in `BNInception` and in the published file."""
     for name in expected:
         layer, kind, weight = name.rsplit(".", 2)
         if weight == "num_batches_tracked":

