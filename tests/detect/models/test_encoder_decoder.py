@@ -18,7 +18,7 @@ from entourage.detect.models.encoder_decoder import (
 from entourage.detect.options import Encoder, NetworkOptions
 
 
-def weights(module: nn.Module) -> int:
+def count_parameters(module: nn.Module) -> int:
     return sum(parameter.numel() for parameter in module.parameters())
 
 
@@ -26,15 +26,15 @@ def weights(module: nn.Module) -> int:
     ("name", "expected"),
     [("resnet18", 11_176_512), ("resnet34", 21_284_672), ("resnet50", 23_508_032), ("resnet101", 42_500_160)],
 )
-def test_resnets_have_the_published_number_of_weights(name: Encoder, expected: int) -> None:
+def test_resnets_have_the_published_number_of_parameters(name: Encoder, expected: int) -> None:
     with torch.device("meta"):
         network = ResNet(name)
-    # Of the published networks without their classifier; the first convolution has one channel instead of three.
-    assert weights(network) == expected - 2 * 64 * 7 * 7
+    # Published networks without classifier; the first convolution has one input channel instead of three.
+    assert count_parameters(network) == expected - 2 * 64 * 7 * 7
 
 
 @pytest.mark.parametrize("name", ["resnet18", "resnet50"])
-def test_maps_of_a_resnet(name: Encoder) -> None:
+def test_feature_maps_of_a_resnet(name: Encoder) -> None:
     network = ResNet(name).eval()
     with torch.inference_mode():
         maps = network(torch.rand(1, 1, 64, 96))
@@ -43,7 +43,7 @@ def test_maps_of_a_resnet(name: Encoder) -> None:
     ]
 
 
-def test_maps_of_the_small_encoder() -> None:
+def test_feature_maps_of_the_small_encoder() -> None:
     network = SmallEncoder((4, 6, 8), (1, 2, 1)).eval()
     assert network.strides == (2, 4, 8)
     with torch.inference_mode():
@@ -52,29 +52,29 @@ def test_maps_of_the_small_encoder() -> None:
 
 
 @pytest.mark.parametrize("block", [BasicBlock, Bottleneck])
-def test_a_block_whose_last_normalisation_is_zero_passes_its_input_on(
+def test_a_block_whose_last_normalisation_is_zero_is_the_identity(
     block: type[BasicBlock] | type[Bottleneck],
 ) -> None:
-    unit = block(8 * block.expansion, 8).eval()
-    nn.init.zeros_(unit.body[-1][1].weight)  # type: ignore[index, arg-type]
+    module = block(8 * block.expansion, 8).eval()
+    nn.init.zeros_(module.body[-1][1].weight)  # type: ignore[index, arg-type]
     x = torch.rand(1, 8 * block.expansion, 5, 5)
-    assert torch.equal(unit(x), x)
+    assert torch.equal(module(x), x)
 
 
-def test_the_options_name_the_encoder() -> None:
+def test_the_options_select_the_encoder() -> None:
     small = make_encoder(NetworkOptions(widths=(4, 4), blocks=(1, 1), upwards=(4, 4)))
     assert isinstance(small, SmallEncoder)
     assert small.widths == (4, 4)
     assert isinstance(make_encoder(NetworkOptions(encoder="resnet18")), ResNet)
 
 
-def test_folding_changes_nothing_but_the_normalisations() -> None:
+def test_fusing_batch_norm_does_not_change_the_output() -> None:
     torch.manual_seed(0)
     network = nn.Sequential(conv_bn(1, 4, 5, 2), nn.ReLU(), BasicBlock(4, 6, 2))
     network(torch.rand(4, 1, 16, 16))  # statistics that are not 0 and 1
     network.eval()
-    folded = deepcopy(network)
-    fuse_conv_bn(folded)
-    assert not any(isinstance(part, nn.BatchNorm2d) for part in folded.modules())
+    fused = deepcopy(network)
+    fuse_conv_bn(fused)
+    assert not any(isinstance(part, nn.BatchNorm2d) for part in fused.modules())
     x = torch.rand(2, 1, 16, 16)
-    torch.testing.assert_close(folded(x), network(x))  # but for rounding
+    torch.testing.assert_close(fused(x), network(x))  # up to rounding

@@ -14,13 +14,13 @@ def pyramid(widths: tuple[int, ...]) -> list[Tensor]:
     return [torch.rand(1, width, *size, generator=generator) for width, size in zip(widths, sizes, strict=True)]
 
 
-def test_enlarging_keeps_constants_and_takes_the_size_of_the_other() -> None:
-    large = resize_like(torch.full((1, 2, 3, 4), 0.7), torch.zeros(1, 5, 9, 13))
-    assert large.shape == (1, 2, 9, 13)
-    torch.testing.assert_close(large, torch.full_like(large, 0.7))
+def test_resizing_keeps_constants_and_takes_the_size_of_the_other_map() -> None:
+    resized = resize_like(torch.full((1, 2, 3, 4), 0.7), torch.zeros(1, 5, 9, 13))
+    assert resized.shape == (1, 2, 9, 13)
+    torch.testing.assert_close(resized, torch.full_like(resized, 0.7))
 
 
-def test_top_down_keeps_sizes_and_brings_the_coarse_to_the_fine() -> None:
+def test_top_down_keeps_sizes_and_adds_coarse_maps_to_finer_ones() -> None:
     network = TopDown((3, 4, 5), (6, 7, 8)).eval()
     maps = pyramid((3, 4, 5))
     first = network(maps)
@@ -28,21 +28,21 @@ def test_top_down_keeps_sizes_and_brings_the_coarse_to_the_fine() -> None:
     other = network([maps[0], maps[1], maps[2] + 1])
     assert not torch.allclose(first[0], other[0])
     same = network([maps[0] + 1, maps[1], maps[2]])
-    assert torch.equal(first[1], same[1])  # and never the other way
+    assert torch.equal(first[1], same[1])  # fine maps are not added to coarser ones
 
 
-def test_refinenet_refines_to_the_finest() -> None:
+def test_refinenet_returns_one_map_of_the_finest_size() -> None:
     network = RefineNet((4, 8, 12, 16), filters=6)
     maps = pyramid((4, 8, 12, 16))
-    (fine,) = network(maps)
-    assert fine.shape == (1, 6, 16, 24)
-    fine.sum().backward()
+    (output,) = network(maps)
+    assert output.shape == (1, 6, 16, 24)
+    output.sum().backward()
     unused = [name for name, parameter in network.named_parameters() if parameter.grad is None]
-    assert all(name.startswith("blocks.0.fuse") for name in unused)  # one input has nothing to be fused with
+    assert all(name.startswith("blocks.0.fuse") for name in unused)  # a single input is not fused
 
 
 @pytest.mark.parametrize("chained", [True, False])
-def test_poolings_form_a_chain_or_do_not(chained: bool) -> None:
+def test_poolings_form_a_chain_if_the_options_ask_for_it(chained: bool) -> None:
     block = RefineNet((4, 4), filters=4, chained=chained).blocks[1].pool
     assert isinstance(block, nn.Module)
     x = torch.rand(1, 4, 9, 9)

@@ -15,7 +15,7 @@ from entourage.detect.models.losses import (
     box_loss,
     class_loss,
     focal_energy,
-    generalised_iou,
+    generalized_iou,
     level_energy,
 )
 from entourage.detect.models.maps import Maps, render_targets
@@ -30,16 +30,16 @@ def surfaces(seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
     logits = torch.randn(2, 3, 4, 5, generator=generator)
     target = torch.rand(2, 3, 4, 5, generator=generator)
     target[target > 0.8] = 1.0
-    counts = torch.rand(2, 4, 5, generator=generator) > 0.3
-    return logits, target, counts
+    valid = torch.rand(2, 4, 5, generator=generator) > 0.3
+    return logits, target, valid
 
 
-def test_focal_loss_equals_a_plain_sum_with_its_gradient() -> None:
-    logits, target, counts = surfaces()
+def test_focal_loss_and_its_gradient_equal_a_loop_over_cells() -> None:
+    logits, target, valid = surfaces()
     first, second = logits.clone().requires_grad_(), logits.clone().requires_grad_()
     total, centres = torch.zeros(()), 0
     for b, g, y, x in torch.cartesian_prod(*(torch.arange(size) for size in target.shape)).tolist():
-        if not counts[b, y, x]:
+        if not valid[b, y, x]:
             continue
         p, e = second[b, g, y, x].sigmoid(), float(target[b, g, y, x])
         if e == 1:
@@ -47,7 +47,7 @@ def test_focal_loss_equals_a_plain_sum_with_its_gradient() -> None:
             total = total - (1 - p) ** 2 * p.log()
         else:
             total = total - (1 - e) ** 4 * p**2 * (1 - p).log()
-    loss = focal_energy(first, target, counts)
+    loss = focal_energy(first, target, valid)
     torch.testing.assert_close(loss, total / centres)
     loss.backward()
     (total / centres).backward()
@@ -61,19 +61,19 @@ def test_focal_loss_of_an_empty_page_and_of_extreme_logits_is_finite() -> None:
     assert right.item() == pytest.approx(0.0)
 
 
-def test_cross_entropies_look_only_where_they_are_told() -> None:
-    logits, target, counts = surfaces()
+def test_cross_entropies_are_means_over_valid_cells() -> None:
+    logits, target, valid = surfaces()
     p = logits.sigmoid()
-    each = -(target * p.log() + (1 - target) * (1 - p).log())
-    mask = counts[:, None].expand_as(each)
-    torch.testing.assert_close(bce_energy(logits, target, counts), each[mask].mean())
+    per_cell = -(target * p.log() + (1 - target) * (1 - p).log())
+    mask = valid[:, None].expand_as(per_cell)
+    torch.testing.assert_close(bce_energy(logits, target, valid), per_cell[mask].mean())
     levels = torch.randint(0, 3, (2, 1, 4, 5), generator=torch.Generator().manual_seed(1))
-    each = -logits.log_softmax(1).gather(1, levels)[:, 0]
-    torch.testing.assert_close(level_energy(logits, levels, counts), each[counts].mean())
-    assert level_energy(logits, levels, torch.zeros_like(counts)) == 0
+    per_cell = -logits.log_softmax(1).gather(1, levels)[:, 0]
+    torch.testing.assert_close(level_energy(logits, levels, valid), per_cell[valid].mean())
+    assert level_energy(logits, levels, torch.zeros_like(valid)) == 0
 
 
-def test_class_loss_is_among_the_classes_of_the_group() -> None:
+def test_class_loss_is_restricted_to_the_classes_of_the_group() -> None:
     groups = torch.tensor([0, 0, 0, 1, 1])
     logits = torch.tensor([[1.0, 2.0, 50.0, 50.0], [50.0, 50.0, 0.0, 1.0]], requires_grad=True)
     weights, by_class = torch.tensor([1.0, 3.0]), torch.tensor([2.0, 1.0, 1.0, 1.0])
@@ -95,17 +95,17 @@ def test_class_loss_is_among_the_classes_of_the_group() -> None:
         ([0, 0, 2, 2], [0, 0, 1, 1], 0.25),
     ],
 )
-def test_generalised_iou(first: list[float], second: list[float], expected: float) -> None:
-    value = generalised_iou(torch.tensor([first]).float(), torch.tensor([second]).float())
+def test_generalized_iou(first: list[float], second: list[float], expected: float) -> None:
+    value = generalized_iou(torch.tensor([first]).float(), torch.tensor([second]).float())
     assert value.item() == pytest.approx(expected)
 
 
 def test_box_loss_is_weighted() -> None:
-    numbers, target = torch.tensor([[1.0, 2.0], [0.0, 0.0]]), torch.tensor([[0.0, 0.0], [0.0, 4.0]])
+    codes, target = torch.tensor([[1.0, 2.0], [0.0, 0.0]]), torch.tensor([[0.0, 0.0], [0.0, 4.0]])
     weights = torch.tensor([3.0, 1.0])
-    squared = box_loss(numbers, target, weights, LossOptions(box="squared"))
+    squared = box_loss(codes, target, weights, LossOptions(box="squared"))
     assert squared.item() == pytest.approx((3 * 2.5 + 8) / 4)
-    smooth = box_loss(numbers, target, weights, LossOptions(box="smooth", rounding=0.05))
+    smooth = box_loss(codes, target, weights, LossOptions(box="smooth", rounding=0.05))
     assert smooth.item() == pytest.approx((3 * 1.475 + (4 - 0.025) / 2) / 4)
 
 
@@ -117,26 +117,26 @@ def scene(options: DetectorOptions) -> tuple[MapPredictions, Maps, Tensor]:
     return WatershedNetwork(len(CLASSES), options)(torch.rand(2, 1, 48, 64)), maps, groups
 
 
-def test_every_term_teaches_the_network(tiny: DetectorOptions) -> None:
+def test_all_parameters_of_the_head_have_gradients(tiny: DetectorOptions) -> None:
     predictions, maps, groups = scene(tiny)
     losses = DetectionLoss(tiny.loss, groups)(predictions, maps)
     assert tuple(losses) == TERMS
     sum(losses.values(), torch.zeros(())).backward()
-    without = [name for name, value in predictions.head.named_parameters() if value.grad is None]
-    assert without == []
+    without_gradient = [name for name, value in predictions.head.named_parameters() if value.grad is None]
+    assert without_gradient == []
     assert all(float(value.detach()) > 0 for value in losses.values())
 
 
-def test_objects_count_alike_however_large(tiny: DetectorOptions) -> None:
+def test_objects_of_any_size_have_the_same_weight(tiny: DetectorOptions) -> None:
     _, maps, groups = scene(tiny)
     foreground = DetectionLoss(tiny.loss, groups)._foreground(maps)
     object_index = maps.object_index[tuple(foreground.index.unbind(1))]
-    shares = torch.zeros(3).index_add_(0, object_index, foreground.weights)
-    torch.testing.assert_close(shares, torch.ones(3))
+    totals = torch.zeros(3).index_add_(0, object_index, foreground.weights)
+    torch.testing.assert_close(totals, torch.ones(3))
     assert object_index.bincount()[2] > object_index.bincount()[0]
 
 
-def test_running_means_divide_and_travel_with_checkpoints(tiny: DetectorOptions) -> None:
+def test_losses_are_divided_by_running_means_which_checkpoints_contain(tiny: DetectorOptions) -> None:
     options = replace(tiny.loss, window=2, weights=(2.0, 1.0, 1.0))
     predictions, maps, groups = scene(tiny)
     module = DetectionLoss(options, groups)
@@ -147,7 +147,7 @@ def test_running_means_divide_and_travel_with_checkpoints(tiny: DetectorOptions)
     weights = torch.tensor([2.0, 1.0, 1.0])
     torch.testing.assert_close(first, raw * weights)  # means start at 1
     torch.testing.assert_close(second, raw / ((1 + raw) / 2) * weights)
-    torch.testing.assert_close(third, weights)  # the loss over itself
+    torch.testing.assert_close(third, weights)  # the loss divided by itself
     other = DetectionLoss(options, groups)
     other.load_state_dict(module.state_dict())
     assert torch.equal(other.recent, module.recent)
@@ -159,8 +159,8 @@ def test_running_means_divide_and_travel_with_checkpoints(tiny: DetectorOptions)
 
 def test_pages_without_objects_have_finite_losses(tiny: DetectorOptions) -> None:
     predictions, _, groups = scene(tiny)
-    none = torch.zeros(0, 4), torch.zeros(0).long(), torch.zeros(0).long()
-    maps = render_targets(*none, (2, 48, 64), tiny.maps, groups)
+    empty = torch.zeros(0, 4), torch.zeros(0).long(), torch.zeros(0).long()
+    maps = render_targets(*empty, (2, 48, 64), tiny.maps, groups)
     module = DetectionLoss(replace(tiny.loss, window=5), groups)
     for _ in range(8):  # the means of class and box go to zero
         losses = module(predictions, maps)
@@ -168,7 +168,7 @@ def test_pages_without_objects_have_finite_losses(tiny: DetectorOptions) -> None
     assert losses["class"] == losses["box"] == 0
 
 
-def test_the_thesis_losses_are_over_levels() -> None:
+def test_losses_of_the_thesis() -> None:
     options = preset("thesis")
     options = replace(options, network=replace(options.network, encoder="resnet18", filters=8))
     predictions, maps, groups = scene(options)
@@ -176,5 +176,5 @@ def test_the_thesis_losses_are_over_levels() -> None:
     raw = module.raw(predictions, maps)
     torch.testing.assert_close(raw[0], level_energy(predictions.energy, maps.levels(), maps.valid))
     index = maps.foreground_cells()
-    _, numbers = predictions.read(index)
-    torch.testing.assert_close(raw[2], (numbers - maps.targets(index)[1]).square().mean())
+    _, codes = predictions.read(index)
+    torch.testing.assert_close(raw[2], (codes - maps.targets(index)[1]).square().mean())

@@ -20,31 +20,31 @@ def make(options: DetectorOptions) -> WatershedDetector:
 
 
 def pages() -> tuple[list[Tensor], list[dict[str, Tensor]]]:
-    """Two pages of squares and bars of ink."""
+    """Return two pages of squares and bars of ink, and their targets."""
     images = [torch.zeros(1, 48, 64), torch.zeros(1, 40, 56)]
     boxes = [torch.tensor([[6.0, 6, 14, 14], [40, 8, 43, 40]]), torch.tensor([[20.0, 20, 28, 28]])]
-    for image, some in zip(images, boxes, strict=True):
-        for x0, y0, x1, y1 in some.long().tolist():
+    for image, page_boxes in zip(images, boxes, strict=True):
+        for x0, y0, x1, y1 in page_boxes.long().tolist():
             image[:, y0:y1, x0:x1] = 1
     labels = [torch.tensor([1, 3]), torch.tensor([1])]
     return images, [{"boxes": b, "labels": n} for b, n in zip(boxes, labels, strict=True)]
 
 
-def test_training_returns_losses_and_evaluation_objects(tiny: DetectorOptions) -> None:
+def test_training_returns_losses_and_evaluation_returns_detections(tiny: DetectorOptions) -> None:
     model, (images, targets) = make(tiny), pages()
     losses = model(images, targets)
     assert set(losses) == {"energy", "class", "box"}
     found = model.eval()(images)
     assert [set(page) for page in found] == [{"boxes", "labels", "scores"}] * 2
-    with pytest.raises(ValueError, match="no targets for 2 images"):
+    with pytest.raises(ValueError, match="targets: none for 2 images; expected one for each"):
         model.train()(images)
-    with pytest.raises(ValueError, match="1 targets for 2 images"):
+    with pytest.raises(ValueError, match="targets: 1 for 2 images"):
         model(images, targets[:1])
-    with pytest.raises(ValueError, match="image 1 has the box"):
+    with pytest.raises(ValueError, match=r"targets\[1\] has the box"):
         model(images, [targets[0], {**targets[1], "boxes": targets[1]["boxes"].flip(1)}])
 
 
-def test_it_learns_what_it_is_shown(tiny: DetectorOptions) -> None:
+def test_training_overfits_two_pages(tiny: DetectorOptions) -> None:
     model, (images, targets) = make(tiny), pages()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     for _ in range(120):
@@ -56,24 +56,24 @@ def test_it_learns_what_it_is_shown(tiny: DetectorOptions) -> None:
     for page, target in zip(found, targets, strict=True):
         order = page["labels"].argsort()
         assert page["labels"][order].tolist() == target["labels"].tolist()
-        # A pixel or so; the network is tiny and was trained for a second.
+        # About a pixel: the network is tiny and trained for a second.
         torch.testing.assert_close(page["boxes"][order], target["boxes"], atol=1.5, rtol=0.0)
 
 
-def test_the_same_page_twice_and_in_a_batch_gives_the_same(tiny: DetectorOptions) -> None:
+def test_results_do_not_depend_on_repetition_or_batch(tiny: DetectorOptions) -> None:
     model = make(replace(tiny, decode=DecodeOptions(threshold=0.001))).eval()
     images, _ = pages()
-    first, again = model(images[:1]), model(images[:1])
-    assert all(torch.equal(first[0][key], again[0][key]) for key in first[0])
+    first, second = model(images[:1]), model(images[:1])
+    assert all(torch.equal(first[0][key], second[0][key]) for key in first[0])
     assert len(first[0]["boxes"]) > 0
     both = model([images[0], images[0]])
     for page in both:
         torch.testing.assert_close(page["boxes"], first[0]["boxes"], atol=1e-4, rtol=1e-4)
 
 
-def test_there_is_no_bound_on_objects_and_boxes_stay_on_the_page(tiny: DetectorOptions) -> None:
+def test_the_number_of_objects_is_unlimited_and_boxes_lie_on_the_page(tiny: DetectorOptions) -> None:
     model = make(replace(tiny, decode=DecodeOptions(threshold=0.0, overlap=None))).eval()
-    torch.nn.init.normal_(model.network.energy.weight, std=5.0)  # a mountain range
+    torch.nn.init.normal_(model.network.energy.weight, std=5.0)  # many peaks
     (page,) = model([torch.rand(1, 301, 203, generator=torch.Generator().manual_seed(0))])
     assert len(page["boxes"]) > 1000
     assert page["boxes"].min() >= 0
@@ -82,20 +82,20 @@ def test_there_is_no_bound_on_objects_and_boxes_stay_on_the_page(tiny: DetectorO
     assert (page["scores"].diff() <= 0).all()
 
 
-def test_images_become_a_batch_padded_with_paper() -> None:
+def test_images_are_padded_with_paper_to_a_batch() -> None:
     batch = pad_batch([torch.ones(1, 3, 5), torch.ones(1, 4, 2)])
     assert batch.shape == (2, 1, 4, 5)
     assert batch.sum() == 15 + 8
     assert batch[1, 0, :, 2:].sum() == 0
-    whole = torch.rand(2, 1, 4, 4)
-    assert pad_batch(whole) is whole
-    with pytest.raises(ValueError, match="no images"):
+    stacked = torch.rand(2, 1, 4, 4)
+    assert pad_batch(stacked) is stacked
+    with pytest.raises(ValueError, match="images: none; expected one or more"):
         pad_batch([])
-    with pytest.raises(ValueError, match=r"image 1 has shape \(3, 4, 4\)"):
+    with pytest.raises(ValueError, match=r"images\[1\] has shape \(3, 4, 4\)"):
         pad_batch([torch.zeros(1, 4, 4), torch.zeros(3, 4, 4)])
 
 
-def test_flat_objects_and_lists_of_targets_are_one(tiny: DetectorOptions) -> None:
+def test_losses_of_flat_targets_equal_those_of_lists(tiny: DetectorOptions) -> None:
     model, (images, targets) = make(tiny), pages()
     by_list = cast(dict[str, Tensor], model(images, targets))
     boxes, labels = (torch.cat([target[key] for target in targets]) for key in ("boxes", "labels"))
@@ -106,7 +106,7 @@ def test_flat_objects_and_lists_of_targets_are_one(tiny: DetectorOptions) -> Non
     assert all(float(value.detach()) == 0 for value in ignored.values())
 
 
-def test_rare_classes_weigh_more(tiny: DetectorOptions) -> None:
+def test_rare_classes_have_larger_weights(tiny: DetectorOptions) -> None:
     model = make(tiny)
     model.set_class_weights(torch.tensor([400, 100, 400]))
     assert model.loss.class_weights.tolist() == [1, 2, 1]
@@ -114,31 +114,31 @@ def test_rare_classes_weigh_more(tiny: DetectorOptions) -> None:
         model.set_class_weights(torch.tensor([1, 2]))
 
 
-def test_boxes_may_have_the_sides_of_their_class(tiny: DetectorOptions) -> None:
+def test_boxes_may_have_the_typical_size_of_their_class(tiny: DetectorOptions) -> None:
     model = make(replace(tiny, decode=DecodeOptions(threshold=0.0, box="class"))).eval()
     with pytest.raises(ValueError, match="expected a call of `set_typical_sizes`"):
         model.objects(torch.rand(1, 1, 64, 64))
     model.set_typical_sizes(torch.tensor([[2.0, 4.0], [torch.nan, torch.nan], [6.0, 8.0]]))
     (page,) = model.objects(torch.rand(1, 1, 64, 64))
-    middle = (page["boxes"] > 0).all(1) & (page["boxes"] < 64).all(1) & (page["labels"] == 3)
-    sides = (page["boxes"][:, 2:] - page["boxes"][:, :2])[middle]
-    assert len(sides) > 0
-    torch.testing.assert_close(sides, torch.tensor([[6.0, 8.0]]).expand_as(sides))
+    inside = (page["boxes"] > 0).all(1) & (page["boxes"] < 64).all(1) & (page["labels"] == 3)
+    sizes = (page["boxes"][:, 2:] - page["boxes"][:, :2])[inside]
+    assert len(sizes) > 0
+    torch.testing.assert_close(sizes, torch.tensor([[6.0, 8.0]]).expand_as(sizes))
     with pytest.raises(ValueError, match=r"expected \(3, 2\)"):
         model.set_typical_sizes(torch.zeros(2, 2))
 
 
-def test_a_folded_copy_finds_the_same(tiny: DetectorOptions) -> None:
+def test_fusing_batch_norm_does_not_change_the_maps(tiny: DetectorOptions) -> None:
     model, (images, targets) = make(replace(tiny, decode=DecodeOptions(threshold=0.001))), pages()
     for _ in range(3):
         model(images, targets)  # statistics that are not 0 and 1
-    folded = model.fuse_batch_norm()
+    fused = model.fuse_batch_norm()
     assert model.training
-    first, second = model.eval().maps(pad_batch(images)), folded.maps(pad_batch(images))
+    first, second = model.eval().maps(pad_batch(images)), fused.maps(pad_batch(images))
     torch.testing.assert_close(second.energy, first.energy, atol=1e-4, rtol=1e-4)
 
 
-def test_the_presets_of_thesis_and_original_train_and_detect() -> None:
+def test_the_presets_thesis_and_original_train_and_detect() -> None:
     images, targets = pages()
     for name in ("thesis", "original"):
         options = preset(name)
@@ -149,7 +149,7 @@ def test_the_presets_of_thesis_and_original_train_and_detect() -> None:
         assert len(model.eval()(images)) == 2
 
 
-def test_classes_default_to_those_of_the_house_and_are_each_named_once(tiny: DetectorOptions) -> None:
+def test_classes_default_to_those_of_the_package_and_must_be_distinct(tiny: DetectorOptions) -> None:
     assert WatershedDetector(options=tiny).classes == DETECTOR_CLASSES
-    with pytest.raises(ValueError, match="each once"):
+    with pytest.raises(ValueError, match="classes: 2 names, 1 distinct; expected distinct names"):
         WatershedDetector(("dot", "dot"), tiny)

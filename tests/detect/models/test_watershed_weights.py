@@ -27,48 +27,48 @@ def make(options: DetectorOptions) -> WatershedDetector:
     return model.eval()
 
 
-def test_what_is_read_is_what_was_written(tmp_path: Path, tiny: DetectorOptions) -> None:
+def test_a_saved_detector_is_loaded_unchanged(tmp_path: Path, tiny: DetectorOptions) -> None:
     model = make(tiny)
     files = save_detector(model, tmp_path / "detect.safetensors")
     assert files == [tmp_path / "detect.safetensors"]
-    again = load_detector(files[0])
-    assert (again.classes, again.options, again.notes) == (CLASSES, tiny, {"data": "two pages"})
-    assert not again.training
-    assert all(torch.equal(again.state_dict()[name], value) for name, value in model.state_dict().items())
-    assert again.loss.class_weights.tolist() == [1, 2, 1]
-    assert again.typical_sizes is not None
-    assert again.typical_sizes.nan_to_num(-1).tolist() == [[1, 2], [-1, -1], [3, 4]]
+    loaded = load_detector(files[0])
+    assert (loaded.classes, loaded.options, loaded.notes) == (CLASSES, tiny, {"data": "two pages"})
+    assert not loaded.training
+    assert all(torch.equal(loaded.state_dict()[name], value) for name, value in model.state_dict().items())
+    assert loaded.loss.class_weights.tolist() == [1, 2, 1]
+    assert loaded.typical_sizes is not None
+    assert loaded.typical_sizes.nan_to_num(-1).tolist() == [[1, 2], [-1, -1], [3, 4]]
     page = torch.rand(1, 1, 40, 40)
-    assert torch.equal(again.maps(page).energy, model.maps(page).energy)
+    assert torch.equal(loaded.maps(page).energy, model.maps(page).energy)
 
 
-@pytest.mark.parametrize("asked", ["detect.safetensors", "detect-00002-of-{count:05d}.safetensors"])
-def test_pieces_are_put_together_again(tmp_path: Path, tiny: DetectorOptions, asked: str) -> None:
+@pytest.mark.parametrize("name", ["detect.safetensors", "detect-00002-of-{count:05d}.safetensors"])
+def test_shards_are_loaded_as_one_detector(tmp_path: Path, tiny: DetectorOptions, name: str) -> None:
     model = make(tiny)
     files = save_detector(model, tmp_path / "detect.safetensors", float16=True, max_shard_size=4096)
     assert len(files) > 2
     assert files[0].name == f"detect-00001-of-{len(files):05d}.safetensors"
-    again = load_detector(tmp_path / asked.format(count=len(files)))
-    for name, value in model.state_dict().items():
-        loaded = again.state_dict()[name]
-        assert loaded.dtype == value.dtype
-        torch.testing.assert_close(loaded, value, atol=1e-3, rtol=1e-3)  # eleven bits of mantissa
+    loaded = load_detector(tmp_path / name.format(count=len(files)))
+    for key, value in model.state_dict().items():
+        tensor = loaded.state_dict()[key]
+        assert tensor.dtype == value.dtype
+        torch.testing.assert_close(tensor, value, atol=1e-3, rtol=1e-3)  # eleven bits of mantissa
     assert find_shards(tmp_path / "detect.safetensors") == files
     files[1].unlink()
-    with pytest.raises(ValueError, match=f"{files[1].name} missing; expected all {len(files)} pieces"):
+    with pytest.raises(ValueError, match=f"{files[1].name} missing; expected all {len(files)} shards"):
         load_detector(tmp_path / "detect.safetensors")
 
 
-def test_half_precision_spares_statistics(tmp_path: Path, tiny: DetectorOptions) -> None:
+def test_float16_does_not_apply_to_statistics(tmp_path: Path, tiny: DetectorOptions) -> None:
     model = make(tiny)
     (file,) = save_detector(model, tmp_path / "half.safetensors", float16=True)
-    head, state = read_detector(file)
-    assert head["classes"] == list(CLASSES)
+    header, state = read_detector(file)
+    assert header["classes"] == list(CLASSES)
     assert state["network.energy.weight"].dtype == torch.float16
     assert all(state[name].dtype == value.dtype for name, value in model.named_buffers() if name in state)
 
 
-def test_other_files_are_refused(tmp_path: Path, tiny: DetectorOptions) -> None:
+def test_invalid_files_raise(tmp_path: Path, tiny: DetectorOptions) -> None:
     with pytest.raises(ValueError, match="no such file"):
         load_detector(tmp_path / "nothing.safetensors")
     (tmp_path / "broken.safetensors").write_bytes(b"no weights")
@@ -80,5 +80,5 @@ def test_other_files_are_refused(tmp_path: Path, tiny: DetectorOptions) -> None:
     model = make(tiny)
     model.classes = (*CLASSES, "coda")  # a header that does not fit its tensors
     save_detector(model, tmp_path / "unfit.safetensors")
-    with pytest.raises(ValueError, match="another version"):
+    with pytest.raises(ValueError, match="expected a detector of this version"):
         load_detector(tmp_path / "unfit.safetensors")

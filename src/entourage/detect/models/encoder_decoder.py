@@ -1,7 +1,4 @@
-"""Encoders: a grey page in, maps at ever coarser strides out.
-
-Decoders: what coarse maps know is brought back to the fine ones.
-"""
+"""Encoders, which compute feature maps at increasing strides, and decoders, which merge them from coarse to fine."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from entourage.detect.options import Encoder, NetworkOptions
 
-_RESNETS: dict[str, tuple[bool, tuple[int, int, int, int]]] = {  # bottlenecks or not, blocks a stage
+_RESNETS: dict[str, tuple[bool, tuple[int, int, int, int]]] = {  # whether blocks are bottlenecks; blocks per stage
     "resnet18": (False, (2, 2, 2, 2)),
     "resnet34": (False, (3, 4, 6, 3)),
     "resnet50": (True, (3, 4, 6, 3)),
@@ -22,14 +19,14 @@ _RESNETS: dict[str, tuple[bool, tuple[int, int, int, int]]] = {  # bottlenecks o
 
 
 def conv_bn(inputs: int, outputs: int, size: int = 3, stride: int = 1) -> nn.Sequential:
-    """A convolution that keeps the size, or divides it by the stride, and its batch normalisation."""
+    """Return a convolution that divides the size by the stride, followed by batch normalisation."""
     return nn.Sequential(
         nn.Conv2d(inputs, outputs, size, stride, padding=size // 2, bias=False), nn.BatchNorm2d(outputs)
     )
 
 
 def fuse_conv_bn(module: nn.Module) -> None:
-    """Multiply batch normalisations into the convolutions before them, in place; the outcome in evaluation stays."""
+    """Fuse batch normalisations into the preceding convolutions, in place; outputs in evaluation mode are unchanged."""
     for part in module.modules():
         if not isinstance(part, nn.Sequential) or len(part) != 2:
             continue
@@ -40,7 +37,7 @@ def fuse_conv_bn(module: nn.Module) -> None:
 
 
 class BasicBlock(nn.Module):
-    """Two 3 x 3 convolutions beside a shortcut."""
+    """Two 3 x 3 convolutions with a shortcut (He et al., 2016)."""
 
     expansion = 1
 
@@ -50,12 +47,12 @@ class BasicBlock(nn.Module):
         self.shortcut = conv_bn(inputs, width, 1, stride) if stride > 1 or inputs != width else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
-        """x: (b, inputs, h, w)."""
+        """Compute the output (b, width, h / stride, w / stride) of x, shape (b, inputs, h, w)."""
         return F.relu(self.body(x) + self.shortcut(x), inplace=True)  # (b, width, h / stride, w / stride)
 
 
 class Bottleneck(nn.Module):
-    """A 3 x 3 convolution between two 1 x 1, beside a shortcut."""
+    """A 3 x 3 convolution between two 1 x 1 convolutions, with a shortcut (He et al., 2016)."""
 
     expansion = 4
 
@@ -72,20 +69,20 @@ class Bottleneck(nn.Module):
         self.shortcut = conv_bn(inputs, outputs, 1, stride) if stride > 1 or inputs != outputs else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
-        """x: (b, inputs, h, w)."""
+        """Compute the output (b, 4 width, h / stride, w / stride) of x, shape (b, inputs, h, w)."""
         return F.relu(self.body(x) + self.shortcut(x), inplace=True)  # (b, 4 width, h / stride, w / stride)
 
 
 class SmallEncoder(nn.Module):
-    """Residual stages from stride 2 on, thin where the map is large.
+    """Residual network from stride 2 on, with few channels where the maps are large.
 
     Args:
         widths: channels at strides 2, 4, 8, ...
-        blocks: residual blocks there.
+        blocks: number of residual blocks at each stride.
 
     Attributes:
-        widths: as given.
-        strides: of the maps.
+        widths: channels of the feature maps.
+        strides: strides of the feature maps.
     """
 
     def __init__(self, widths: Sequence[int], blocks: Sequence[int]) -> None:
@@ -101,7 +98,7 @@ class SmallEncoder(nn.Module):
             inputs = width
 
     def forward(self, x: Tensor) -> list[Tensor]:
-        """Maps of x, (b, 1, h, w), finest first."""
+        """Compute the feature maps of x, shape (b, 1, h, w), finest first."""
         x = self.stem(x)  # (b, widths[0], h / 2, w / 2)
         maps = []
         for stage in self.stages:
@@ -111,35 +108,35 @@ class SmallEncoder(nn.Module):
 
 
 class ResNet(nn.Module):
-    """A residual network (He et al., 2016) for grey pages, without its classifier.
+    """Residual network (He et al., 2016) for grayscale pages, without its classifier.
 
     Args:
         name: "resnet18" to "resnet101".
 
     Attributes:
-        widths: channels of the maps.
-        strides: of the maps: 4, 8, 16, 32.
+        widths: channels of the feature maps.
+        strides: strides of the feature maps: 4, 8, 16, 32.
     """
 
     def __init__(self, name: Encoder) -> None:
         super().__init__()
-        deep, counts = _RESNETS[name]
-        block: type[BasicBlock] | type[Bottleneck] = Bottleneck if deep else BasicBlock
+        bottleneck, counts = _RESNETS[name]
+        block: type[BasicBlock] | type[Bottleneck] = Bottleneck if bottleneck else BasicBlock
         self.stem = nn.Sequential(conv_bn(1, 64, 7, 2), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1))
         self.stages = nn.ModuleList()
         inputs = 64
         for number, count in enumerate(counts):
             width = 64 * 2**number
             layers: list[nn.Module] = []
-            for place in range(count):
-                layers.append(block(inputs, width, 2 if number and not place else 1))
+            for position in range(count):
+                layers.append(block(inputs, width, 2 if number and not position else 1))
                 inputs = width * block.expansion
             self.stages.append(nn.Sequential(*layers))
         self.widths = tuple(64 * 2**number * block.expansion for number in range(4))
         self.strides = (4, 8, 16, 32)
 
     def forward(self, x: Tensor) -> list[Tensor]:
-        """Maps of x, (b, 1, h, w), finest first."""
+        """Compute the feature maps of x, shape (b, 1, h, w), finest first."""
         x = self.stem(x)  # (b, 64, h / 4, w / 4)
         maps = []
         for stage in self.stages:
@@ -149,26 +146,26 @@ class ResNet(nn.Module):
 
 
 def make_encoder(options: NetworkOptions) -> SmallEncoder | ResNet:
-    """The encoder that the options name."""
+    """Return the encoder that the options select."""
     if options.encoder == "small":
         return SmallEncoder(options.widths, options.blocks)
     return ResNet(options.encoder)
 
 
 def resize_like(x: Tensor, like: Tensor) -> Tensor:
-    """x at the height and width of another map, between cells by bilinear interpolation."""
+    """Resize x to the height and width of another map by bilinear interpolation."""
     return F.interpolate(x, size=like.shape[-2:], mode="bilinear", align_corners=False)
 
 
 class TopDown(nn.Module):
-    """Each map, from the coarsest on, takes up what the coarser ones know.
+    """Feature pyramid: each map is added to the next finer one, from the coarsest on (Lin et al., 2017).
 
     Args:
         widths: channels of the encoder's maps, finest first.
-        upwards: channels of the maps that come out.
+        upwards: channels of the decoder's maps, finest first.
 
     Attributes:
-        widths: `upwards`.
+        widths: channels of the decoder's maps.
     """
 
     def __init__(self, widths: Sequence[int], upwards: Sequence[int]) -> None:
@@ -180,12 +177,12 @@ class TopDown(nn.Module):
         self.smooth = nn.ModuleList(nn.Sequential(conv_bn(up, up), nn.ReLU(inplace=True)) for up in upwards)
 
     def forward(self, maps: list[Tensor]) -> list[Tensor]:
-        """As many maps as given, finest first."""
+        """Return one map for each map of the encoder, finest first."""
         result: list[Tensor] = []
         for number in reversed(range(len(maps))):
             x = self.lateral[number](maps[number])
             if result:
-                x = x + resize_like(self.down[number](result[0]), x)  # narrowed first, where that is cheap
+                x = x + resize_like(self.down[number](result[0]), x)  # 1 x 1 convolution at the smaller size
             result.insert(0, self.smooth[number](F.relu(x)))
         return result
 
@@ -203,7 +200,7 @@ class _ResidualConv(nn.Module):
 
 
 class _ChainedPooling(nn.Module):
-    """RefineNet's chained residual pooling: context from ever larger windows of 5 x 5."""
+    """RefineNet's chained residual pooling: context from increasing windows, by 5 x 5 max pooling."""
 
     def __init__(self, width: int, links: int = 2, *, chained: bool = True) -> None:
         super().__init__()
@@ -220,7 +217,7 @@ class _ChainedPooling(nn.Module):
 
 
 class _Refine(nn.Module):
-    """A RefineNet block: adapt each input, fuse them at the finest, pool in chains, and convolve once more."""
+    """RefineNet block: adapt each input, fuse them at the finest size, apply chained pooling and a residual unit."""
 
     def __init__(self, inputs: Sequence[int], width: int, *, chained: bool) -> None:
         super().__init__()
@@ -245,15 +242,16 @@ class _Refine(nn.Module):
 
 
 class RefineNet(nn.Module):
-    """Four refining blocks (Lin et al., 2017), from the coarsest map to the finest; one map comes out.
+    """RefineNet (Lin et al., 2017): one block per map of the encoder, from the coarsest to the finest.
 
     Args:
         widths: channels of the encoder's maps, finest first.
-        filters: channels of the blocks, twice that of the coarsest.
-        chained: whether poolings really form a chain.
+        filters: channels of the blocks; the coarsest has twice as many.
+        chained: each pooling takes the output of the previous one; False: the input of the block, as in the original
+            code.
 
     Attributes:
-        widths: (`filters`,).
+        widths: channels of the output, (`filters`,).
     """
 
     def __init__(self, widths: Sequence[int], filters: int = 256, *, chained: bool = True) -> None:
@@ -267,7 +265,7 @@ class RefineNet(nn.Module):
         self.blocks = nn.ModuleList([coarsest, *finer])
 
     def forward(self, maps: list[Tensor]) -> list[Tensor]:
-        """One map, of the finest one's size."""
+        """Return a list of one map, which has the size of the finest input."""
         x: Tensor = self.blocks[0](maps[-1:])
         for block, finer in zip(list(self.blocks)[1:], reversed(maps[:-1]), strict=True):
             x = block([finer, x])

@@ -1,7 +1,4 @@
-"""Losses: energy everywhere, class and box where there are objects, and their sum.
-
-Weights of classes that few objects have.
-"""
+"""Losses of the detector: energy of all cells, class and box of foreground cells, and weights of rare classes."""
 
 from __future__ import annotations
 
@@ -19,60 +16,66 @@ TERMS = ("energy", "class", "box")
 
 
 def focal_energy(logits: Tensor, target: Tensor, valid: Tensor, alpha: float = 2.0, beta: float = 4.0) -> Tensor:
-    """Focal loss on a surface of hills (Law and Deng, 2018), a centre.
+    """Compute the focal loss of an energy map (Law and Deng, 2018), divided by the number of centres.
 
-    Cells of full energy are to be found; all others are background, the less so the higher their energy.
+    Cells of energy 1 are positive; all others are negative, with a weight that decreases with their energy.
 
     Args:
-        logits: (b, g, h, w).
-        target: (b, g, h, w) in [0, 1].
-        valid: (b, h, w) bool, cells that are looked at.
-        alpha: how little cells count that the network has right.
-        beta: how little cells count that lie high.
+        logits: shape (b, g, h, w).
+        target: energy in [0, 1], shape (b, g, h, w).
+        valid: mask of the cells that contribute, shape (b, h, w).
+        alpha: exponent that reduces the weight of cells that are predicted correctly.
+        beta: exponent that reduces the weight of negative cells of high energy.
+
+    Returns:
+        The loss, a scalar.
     """
     logits = logits.float()
     centre = target >= 1.0
-    found = F.logsigmoid(logits) * (-logits).sigmoid() ** alpha
-    empty = F.logsigmoid(-logits) * logits.sigmoid() ** alpha * (1 - target) ** beta
+    positive = F.logsigmoid(logits) * (-logits).sigmoid() ** alpha
+    negative = F.logsigmoid(-logits) * logits.sigmoid() ** alpha * (1 - target) ** beta
     mask = valid[:, None].expand_as(target)
-    number = (centre & mask).sum().clamp(min=1)
-    return -(torch.where(centre, found, empty) * mask).sum() / number
+    count = (centre & mask).sum().clamp(min=1)
+    return -(torch.where(centre, positive, negative) * mask).sum() / count
 
 
 def bce_energy(logits: Tensor, target: Tensor, valid: Tensor) -> Tensor:
-    """Binary cross-entropy between the energy and its sigmoid, a cell; arguments as of `focal_energy`."""
-    each = F.binary_cross_entropy_with_logits(logits.float(), target, reduction="none")
+    """Compute the mean binary cross-entropy of an energy map; the arguments are those of `focal_energy`."""
+    per_cell = F.binary_cross_entropy_with_logits(logits.float(), target, reduction="none")
     mask = valid[:, None].expand_as(target)
-    return (each * mask).sum() / mask.sum().clamp(min=1)
+    return (per_cell * mask).sum() / mask.sum().clamp(min=1)
 
 
 def level_energy(logits: Tensor, levels: Tensor, valid: Tensor) -> Tensor:
-    """Cross-entropy on quantised energy, a cell: logits (b, levels, h, w), levels (b, 1, h, w) int64."""
-    each = F.cross_entropy(logits.float(), levels[:, 0], reduction="none")  # (b, h, w)
-    return (each * valid).sum() / valid.sum().clamp(min=1)
+    """Compute the mean cross-entropy of a quantised energy map: logits (b, levels, h, w), levels (b, 1, h, w) int64."""
+    per_cell = F.cross_entropy(logits.float(), levels[:, 0], reduction="none")  # (b, h, w)
+    return (per_cell * valid).sum() / valid.sum().clamp(min=1)
 
 
 def class_loss(
     logits: Tensor, labels: Tensor, group: Tensor, groups: Tensor, weights: Tensor, class_weights: Tensor
 ) -> Tensor:
-    """Cross-entropy on the class among those of the group, a cell.
+    """Compute the weighted mean cross-entropy of the class, over the classes of the group of each cell.
 
     Args:
-        logits: (m, classes) of the cells of objects.
-        labels: (m,) from 1.
-        group: (m,) of each cell.
-        groups: (1 + classes,) of each label.
-        weights: (m,) how much each cell counts.
-        class_weights: (classes,) how much each class counts.
+        logits: shape (m, classes), for m foreground cells.
+        labels: shape (m,), from 1.
+        group: energy channel of each cell, shape (m,).
+        groups: energy channel of every label, shape (1 + classes,).
+        weights: weight of each cell, shape (m,).
+        class_weights: weight of each class, shape (classes,).
+
+    Returns:
+        The loss, a scalar.
     """
-    foreign = groups[1:][None] != group[:, None]
-    each = F.cross_entropy(logits.float().masked_fill(foreign, -torch.inf), labels - 1, reduction="none")
+    other_groups = groups[1:][None] != group[:, None]
+    per_cell = F.cross_entropy(logits.float().masked_fill(other_groups, -torch.inf), labels - 1, reduction="none")
     weights = weights * class_weights[labels - 1]
-    return (each * weights).sum() / weights.sum().clamp(min=1e-6)
+    return (per_cell * weights).sum() / weights.sum().clamp(min=1e-6)
 
 
-def generalised_iou(first: Tensor, second: Tensor) -> Tensor:
-    """GIoU of boxes (m, 4) and (m, 4), one by one: (m,), from -1 to 1."""
+def generalized_iou(first: Tensor, second: Tensor) -> Tensor:
+    """Compute the generalised IoU of pairs of boxes, (m, 4) and (m, 4): shape (m,), from -1 to 1."""
     corner = torch.maximum(first[:, :2], second[:, :2])
     common = (torch.minimum(first[:, 2:], second[:, 2:]) - corner).clamp(min=0).prod(1)
     union = (first[:, 2:] - first[:, :2]).prod(1) + (second[:, 2:] - second[:, :2]).prod(1) - common
@@ -81,17 +84,17 @@ def generalised_iou(first: Tensor, second: Tensor) -> Tensor:
 
 
 def box_loss(codes: Tensor, target: Tensor, weights: Tensor, options: LossOptions) -> Tensor:
-    """Squared or absolute error of box numbers (m, box_dim), a cell, each cell by its weight (m,)."""
+    """Compute the weighted mean of the squared or smooth absolute error of box codes (m, box_dim); weights: (m,)."""
     if options.box == "squared":
-        each = (codes - target).square().mean(1)
+        per_cell = (codes - target).square().mean(1)
     else:
-        each = F.smooth_l1_loss(codes, target, beta=options.rounding, reduction="none").mean(1)
-    return (each * weights).sum() / weights.sum().clamp(min=1e-6)
+        per_cell = F.smooth_l1_loss(codes, target, beta=options.rounding, reduction="none").mean(1)
+    return (per_cell * weights).sum() / weights.sum().clamp(min=1e-6)
 
 
 @dataclass(frozen=True)
 class _Foreground:
-    """The cells of objects: where, what, and how much they count."""
+    """Foreground cells (m, 4) with labels (m,), box codes (m, box_dim) and weights (m,)."""
 
     index: Tensor
     labels: Tensor
@@ -100,13 +103,13 @@ class _Foreground:
 
 
 class DetectionLoss(nn.Module):
-    """The three losses with weights w, each divided by its running mean v if asked for.
+    """The three losses times their weights w, each divided by its running mean v if `LossOptions.window` is set.
 
-    The last values and the weights of classes are buffers, so that checkpoints carry them.
+    The recent values of the losses and the weights of classes are buffers and thus part of checkpoints.
 
     Args:
-        options: which and how much.
-        groups: (1 + classes,) energy channel of every label.
+        options: options of the losses.
+        groups: energy channel of every label, shape (1 + classes,).
     """
 
     groups: Tensor
@@ -121,14 +124,14 @@ class DetectionLoss(nn.Module):
         self.register_buffer("recent", torch.ones(len(TERMS), options.window or 1))  # (terms, window), newest last
 
     def forward(self, predictions: MapPredictions, maps: Maps) -> dict[str, Tensor]:
-        """Energy, class and box loss, weighted; their sum is what is minimised."""
+        """Compute the weighted losses "energy", "class" and "box"; their sum is minimised."""
         raw = self.raw(predictions, maps)
         means = self._means(raw) if self.options.window else raw.new_ones(len(TERMS))
         weighted = raw / means * raw.new_tensor(self.options.weights)
         return dict(zip(TERMS, weighted.unbind(), strict=True))
 
     def raw(self, predictions: MapPredictions, maps: Maps) -> Tensor:
-        """The three losses as they are, (3,)."""
+        """Compute the three losses without weights and normalisation, shape (3,)."""
         foreground = self._foreground(maps)
         logits, codes = predictions.read(foreground.index)
         group = foreground.index[:, 1]
@@ -136,11 +139,11 @@ class DetectionLoss(nn.Module):
         by_box = box_loss(codes, foreground.codes, foreground.weights, self.options)
         if self.options.giou:
             cells = foreground.index
-            alike = generalised_iou(
+            giou = generalized_iou(
                 decode_boxes(codes, cells, maps.options), decode_boxes(foreground.codes, cells, maps.options)
             )
-            share = foreground.weights.sum().clamp(min=1e-6)
-            by_box = by_box + self.options.giou * ((1 - alike) * foreground.weights).sum() / share
+            total = foreground.weights.sum().clamp(min=1e-6)
+            by_box = by_box + self.options.giou * ((1 - giou) * foreground.weights).sum() / total
         return torch.stack([self._energy(predictions.energy, maps), by_class, by_box])
 
     def _energy(self, logits: Tensor, maps: Maps) -> Tensor:
@@ -153,19 +156,19 @@ class DetectionLoss(nn.Module):
     def _foreground(self, maps: Maps) -> _Foreground:
         index = maps.foreground_cells()
         labels, codes = maps.targets(index)
-        place = tuple(index.unbind(1))
-        weights = maps.energy[place]
+        cells = tuple(index.unbind(1))
+        weights = maps.energy[cells]
         if not self.options.by_energy:
             weights = torch.ones_like(weights)
-        else:  # large hills have more cells, but an object is an object
-            object_index = maps.object_index[place]
+        else:  # large objects have more cells; normalise to a total of 1 per object
+            object_index = maps.object_index[cells]
             total = weights.new_zeros(len(maps.boxes)).index_add_(0, object_index, weights)
             weights = weights / total[object_index].clamp(min=1e-6)
         return _Foreground(index, labels, codes, weights)
 
     @torch.no_grad()
     def _means(self, raw: Tensor) -> Tensor:
-        """v: the mean of each loss over the steps before this one, which then joins them."""
+        """Return v, the mean of each loss over the previous steps; in training, append the current losses."""
         means = self.recent.mean(1).clamp(min=1e-6)
         if self.training:
             finite = torch.where(raw.isfinite(), raw.detach(), means)
@@ -174,16 +177,17 @@ class DetectionLoss(nn.Module):
 
 
 def class_weights(counts: Tensor, bound: float) -> Tensor:
-    """Weights by the inverse root of frequency, bounded, so that one rare object cannot shake the training.
+    """Compute weights of classes proportional to the inverse square root of their frequency, within bounds.
 
-    The class in the middle of all objects has weight 1: half of all objects are of classes at least as frequent.
+    The bounds keep single rare objects from dominating a step. The class of the median object has weight 1: half of all
+    objects belong to classes that are at least as frequent.
 
     Args:
-        counts: (classes,) objects of each class in training; classes without any count as if they had one.
-        bound: weights lie between 1 / bound and bound.
+        counts: number of training objects of each class, shape (classes,); 0 is treated as 1.
+        bound: the weights lie between 1 / bound and bound.
 
     Returns:
-        (classes,) float32.
+        Weights, shape (classes,), float32.
 
     Raises:
         ValueError: a count is negative, or the bound is below 1.
@@ -191,8 +195,8 @@ def class_weights(counts: Tensor, bound: float) -> Tensor:
     if bound < 1:
         raise ValueError(f"bound is {bound}; expected 1 or more")
     if counts.ndim != 1 or (counts < 0).any():
-        raise ValueError(f"counts have shape {tuple(counts.shape)}; expected (classes,), none negative")
+        raise ValueError(f"counts has shape {tuple(counts.shape)}; expected (classes,), none negative")
     frequency = counts.double().clamp(min=1)
-    ordered = frequency.sort(descending=True).values
-    middle = ordered[int((ordered.cumsum(0) < ordered.sum() / 2).sum())]
-    return (middle / frequency).sqrt().clamp(1 / bound, bound).float()
+    descending = frequency.sort(descending=True).values
+    median = descending[int((descending.cumsum(0) < descending.sum() / 2).sum())]
+    return (median / frequency).sqrt().clamp(1 / bound, bound).float()

@@ -1,4 +1,4 @@
-"""The network: a page in; its energy everywhere, class and box where they are asked for, out."""
+"""The network: it predicts the energy of a page everywhere, and class and box at selected cells."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from torch.nn import functional as F
 from entourage.detect.models.encoder_decoder import RefineNet, TopDown, make_encoder
 from entourage.detect.options import DetectorOptions
 
-_CENTRE_PRIOR = 0.01  # share of cells that a fresh network takes for centres
+_CENTRE_PRIOR = 0.01  # initial energy: the prior probability of a centre (focal loss, Lin et al., 2017)
 
 
 @dataclass(frozen=True)
 class MapPredictions:
-    """What the network says of b pages.
+    """Predicted maps of b pages; class and box are computed on demand, for the cells that are read.
 
     Attributes:
-        energy: (b, channels, h, w) logits: one a group, or one a level.
-        pyramid: the maps that class and box are read from, finest first.
-        head: what reads them.
-        shape: rows and columns of cells that the pyramid spans, padding and all.
-        options: of the detector.
+        energy: logits, shape (b, channels, h, w); a channel is a group of classes or an energy level.
+        pyramid: feature maps that class and box are computed from, finest first.
+        head: computes class and box from the feature maps.
+        shape: rows and columns of cells that the pyramid covers, including padding.
+        options: options of the detector.
     """
 
     energy: Tensor
@@ -35,29 +35,29 @@ class MapPredictions:
     options: DetectorOptions
 
     def surface(self) -> Tensor:
-        """Energy in [0, 1], (b, g, h, w); of levels, the most probable one."""
+        """Return the energy in [0, 1], shape (b, g, h, w); of levels, the most probable one."""
         if self.options.maps.energy == "sigmoid":
             return self.energy.float().sigmoid()
         return self.energy.argmax(1, keepdim=True) / (self.options.maps.levels - 1)
 
     def read(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Class logits (m, classes) and box numbers (m, box_dim) of cells (m, 4): page, group, row, column."""
+        """Compute class logits (m, classes) and box codes (m, box_dim) of cells (m, 4): page, group, row, column."""
         logits, codes = self.head(self.pyramid, index, self.shape)
         return logits, codes
 
 
 class PointHead(nn.Module):
-    """Class and box of single cells.
+    """Predict class and box of single cells.
 
-    A cell's features are those of every map of the pyramid, interpolated at its middle. Without a hidden layer this is
-    a 1 x 1 convolution on the enlarged map; only the cells that nobody asks for are left out.
+    The features of a cell are those of all feature maps, interpolated bilinearly at the centre of the cell. Without a
+    hidden layer, this equals a 1 x 1 convolution of the enlarged feature maps, computed at the given cells only.
 
     Args:
-        widths: channels of the maps.
-        classes: how many classes there are.
-        groups: energy surfaces; each has its own box numbers, since two objects may share a cell.
-        box_dim: numbers that describe a box.
-        hidden: units of the layer between, or 0 for none.
+        widths: channels of the feature maps.
+        classes: number of classes.
+        groups: number of energy channels; each has its own box codes, since objects of several groups may share a cell.
+        box_dim: length of a box code.
+        hidden: units of the hidden layer; 0: no hidden layer.
     """
 
     def __init__(self, widths: Sequence[int], classes: int, groups: int, box_dim: int, hidden: int) -> None:
@@ -71,46 +71,64 @@ class PointHead(nn.Module):
         nn.init.zeros_(self.boxes.bias)
 
     def forward(self, pyramid: Sequence[Tensor], index: Tensor, shape: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Class logits (m, classes) and box numbers (m, box_dim) of cells (m, 4) of maps of this height and width."""
+        """Compute class logits and box codes of cells.
+
+        Args:
+            pyramid: feature maps, shape (b, c_i, h_i, w_i).
+            index: cells, shape (m, 4): page, group, row, column.
+            shape: rows and columns of the grid of cells.
+
+        Returns:
+            Class logits (m, classes) and box codes (m, box_dim).
+        """
         features = torch.cat([sample_cells(level, index, shape) for level in pyramid], 1)  # (m, features)
         hidden = self.hidden(features)
-        with torch.autocast(hidden.device.type, enabled=False):  # places need more digits than half precision has
+        with torch.autocast(hidden.device.type, enabled=False):  # half precision is too coarse for coordinates
             codes = self.boxes(hidden.float()).view(-1, self.groups, self.box_dim)
         chosen = index[:, 1, None, None].expand(-1, 1, self.box_dim)
         return self.classes(hidden), codes.gather(1, chosen).squeeze(1)
 
 
 def sample_cells(level: Tensor, index: Tensor, shape: Sequence[int]) -> Tensor:
-    """A map (b, c, h, w) in cells (m, 4) of a map of another height and width, as if enlarged to it: (m, c)."""
-    _, channels, high, wide = level.shape
-    flat = level.permute(0, 2, 3, 1).reshape(-1, channels)  # a view of maps whose channels are last
+    """Sample a feature map at cells of a finer grid, by bilinear interpolation.
+
+    Args:
+        level: feature map, shape (b, c, h, w).
+        index: cells, shape (m, 4): page, group, row, column.
+        shape: rows and columns of the grid.
+
+    Returns:
+        Features, shape (m, c).
+    """
+    _, channels, height, width = level.shape
+    flat = level.permute(0, 2, 3, 1).reshape(-1, channels)  # a view in channels-last memory format
     page, row, column = index[:, 0], index[:, 2], index[:, 3]
-    if (high, wide) == tuple(shape):
-        return flat.index_select(0, (page * high + row) * wide + column)
-    y = ((row + 0.5) * (high / shape[0]) - 0.5).clamp(0, high - 1)
-    x = ((column + 0.5) * (wide / shape[1]) - 0.5).clamp(0, wide - 1)
+    if (height, width) == tuple(shape):
+        return flat.index_select(0, (page * height + row) * width + column)
+    y = ((row + 0.5) * (height / shape[0]) - 0.5).clamp(0, height - 1)
+    x = ((column + 0.5) * (width / shape[1]) - 0.5).clamp(0, width - 1)
     top, left = y.long(), x.long()
-    below, right = (top + 1).clamp(max=high - 1), (left + 1).clamp(max=wide - 1)
-    down, across = (y - top)[:, None].to(level), (x - left)[:, None].to(level)
+    bottom, right = (top + 1).clamp(max=height - 1), (left + 1).clamp(max=width - 1)
+    bottom_weight, right_weight = (y - top)[:, None].to(level), (x - left)[:, None].to(level)
 
-    def at(rows: Tensor, columns: Tensor) -> Tensor:
-        return flat.index_select(0, (page * high + rows) * wide + columns)  # (m, c)
+    def features(rows: Tensor, columns: Tensor) -> Tensor:
+        return flat.index_select(0, (page * height + rows) * width + columns)  # (m, c)
 
-    upper = torch.lerp(at(top, left), at(top, right), across)
-    lower = torch.lerp(at(below, left), at(below, right), across)
-    return torch.lerp(upper, lower, down)
+    upper = torch.lerp(features(top, left), features(top, right), right_weight)
+    lower = torch.lerp(features(bottom, left), features(bottom, right), right_weight)
+    return torch.lerp(upper, lower, bottom_weight)
 
 
 class WatershedNetwork(nn.Module):
-    """Encoder, decoder and heads.
+    """Encoder, decoder and heads of the detector.
 
     Args:
-        classes: how many classes there are.
-        options: of the detector.
+        classes: number of classes.
+        options: options of the detector.
 
     Attributes:
-        options: as given.
-        multiple: pages are padded to a multiple of so many pixels, the stride of the coarsest map.
+        options: options of the detector.
+        multiple: height and width of pages are padded to a multiple of this, the stride of the coarsest feature map.
     """
 
     def __init__(self, classes: int, options: DetectorOptions) -> None:
@@ -138,18 +156,18 @@ class WatershedNetwork(nn.Module):
                     nn.init.zeros_(module.bias)
         nn.init.normal_(self.energy.weight, std=0.01)
         assert self.energy.bias is not None
-        if self.options.maps.energy == "sigmoid":  # most cells are background, and a fresh network shall say so
+        if self.options.maps.energy == "sigmoid":  # most cells are background
             nn.init.constant_(self.energy.bias, math.log(_CENTRE_PRIOR / (1 - _CENTRE_PRIOR)))
 
     def forward(self, x: Tensor) -> MapPredictions:
-        """What there is on pages (b, 1, h, w), ink 1 and paper 0; h and w may be anything."""
-        high, wide = x.shape[-2:]
-        padded = F.pad(x, (0, -wide % self.multiple, 0, -high % self.multiple))
+        """Predict the maps of pages of any size, shape (b, 1, h, w); ink is 1 and paper 0."""
+        height, width = x.shape[-2:]
+        padded = F.pad(x, (0, -width % self.multiple, 0, -height % self.multiple))
         pyramid = self.decoder(self.encoder(padded.contiguous(memory_format=torch.channels_last)))
         stride = self.options.maps.stride
         energy = self.energy(pyramid[0])
         shape = padded.shape[-2] // stride, padded.shape[-1] // stride
-        if energy.shape[-2:] != shape:  # the same as enlarging the map before the 1 x 1 convolution
+        if energy.shape[-2:] != shape:  # equals interpolation before the 1 x 1 convolution
             energy = F.interpolate(energy, size=shape, mode="bilinear", align_corners=False)
-        energy = energy[..., : -(-high // stride), : -(-wide // stride)]
+        energy = energy[..., : -(-height // stride), : -(-width // stride)]
         return MapPredictions(energy, pyramid, self.head, shape, self.options)

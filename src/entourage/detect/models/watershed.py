@@ -1,6 +1,6 @@
-"""The detector as a module with torchvision's contract: images in, losses or objects out.
+"""The Deep Watershed Detector, with the interface of torchvision's detectors, and its files.
 
-A detector in files: safetensors, in one or in several pieces, with classes, options and notes in the header.
+A detector is stored as safetensors, in one file or several shards, with classes, options and notes in the header.
 """
 
 from __future__ import annotations
@@ -25,23 +25,24 @@ from entourage.detect.models.maps import join_targets, render_targets
 from entourage.detect.models.network import MapPredictions, WatershedNetwork
 from entourage.detect.options import DecodeOptions, DetectorOptions
 from entourage.io.files import error_reason
+from entourage.io.weights import write_weights
 
 
 class WatershedDetector(nn.Module):
-    """The Deep Watershed Detector.
+    """Deep Watershed Detector: a network that detects all symbols of a page in one pass (thesis, chapter 6).
 
-    In training it takes images and targets and returns a dict of losses; in evaluation it takes images and returns a
-    list of dicts. There is no bound on the number of objects and no resizing: pages are expected with staff lines
-    `INTERLINE` pixels apart.
+    As in torchvision, a call in training mode takes images and targets and returns a dict of losses; in evaluation
+    mode, it takes images and returns a list of dicts. The number of objects is unlimited. Images are not resized: staff
+    lines should be `INTERLINE` pixels apart.
 
     Args:
-        classes: names of the classes, in the order of their labels, which start at 1.
-        options: of maps, decoding, network and losses.
+        classes: names of the classes; the labels are their positions, from 1.
+        options: options of maps, decoding, network and losses; None: the defaults.
 
     Attributes:
-        classes: as given.
-        options: as given.
-        notes: what its file says besides: what it was trained on, and how.
+        classes: names of the classes.
+        options: options of the detector.
+        notes: description of the training, such as data and steps; stored in the header of the detector's file.
     """
 
     groups: Tensor
@@ -50,7 +51,7 @@ class WatershedDetector(nn.Module):
     def __init__(self, classes: Sequence[str] = DETECTOR_CLASSES, options: DetectorOptions | None = None) -> None:
         super().__init__()
         if not classes or len(set(classes)) != len(classes):
-            raise ValueError(f"classes are {len(classes)} names; expected one or more, each once")
+            raise ValueError(f"classes: {len(classes)} names, {len(set(classes))} distinct; expected distinct names")
         self.classes = tuple(classes)
         self.options = options or DetectorOptions()
         self.notes: dict[str, str] = {}
@@ -64,37 +65,38 @@ class WatershedDetector(nn.Module):
     def forward(
         self, images: Sequence[Tensor] | Tensor, targets: Sequence[dict[str, Tensor]] | None = None
     ) -> dict[str, Tensor] | list[dict[str, Tensor]]:
-        """Losses in training, objects in evaluation.
+        """Compute losses in training mode, detections in evaluation mode.
 
         Args:
-            images: (1, h, w) each, ink 1 and paper 0, of any sizes.
-            targets: for each image "boxes" (n, 4) and "labels" (n,), from 1.
+            images: images of any sizes, shape (1, h, w) each; ink is 1 and paper 0.
+            targets: for each image, "boxes" (n, 4), x0, y0, x1, y1 in pixels, and "labels" (n,), from 1; required in
+                training mode.
 
         Returns:
-            In training the losses "energy", "class" and "box", to be added; in evaluation for each image "boxes",
-            "labels" and "scores", best first.
+            In training mode, the losses "energy", "class" and "box", to be summed. In evaluation mode, for each image,
+            "boxes" (n, 4), "labels" (n,) and "scores" (n,), highest scores first.
 
         Raises:
-            ValueError: images and targets do not fit together, or a target is not as above.
+            ValueError: an image or a target has another form, or their numbers differ.
         """
         batch = pad_batch(images)
         if not self.training:
             return self.objects(batch, [(image.shape[-2], image.shape[-1]) for image in images])
         if targets is None or len(targets) != len(batch):
-            given = "no targets" if targets is None else f"{len(targets)} targets"
-            raise ValueError(f"training was given {given} for {len(batch)} images; expected one each")
+            count = "none" if targets is None else len(targets)
+            raise ValueError(f"targets: {count} for {len(batch)} images; expected one for each image in training")
         boxes, labels, pages = (part.to(batch.device) for part in join_targets(targets, len(self.classes)))
         return self.losses(batch, boxes, labels, pages)
 
     def maps(self, batch: Tensor) -> MapPredictions:
-        """What the network says of pages (b, 1, h, w)."""
+        """Predict the maps of pages, shape (b, 1, h, w)."""
         predictions: MapPredictions = self.network(batch)
         return predictions
 
     def losses(
         self, batch: Tensor, boxes: Tensor, labels: Tensor, image_index: Tensor, ignore: Tensor | None = None
     ) -> dict[str, Tensor]:
-        """The losses on pages (b, 1, h, w), given all their objects as `render_targets` takes them."""
+        """Compute the losses on pages, shape (b, 1, h, w); the other arguments are those of `render_targets`."""
         shape = batch.shape[0], batch.shape[2], batch.shape[3]
         targets = render_targets(boxes.float(), labels, image_index, shape, self.options.maps, self.groups, ignore)
         losses: dict[str, Tensor] = self.loss(self.maps(batch), targets)
@@ -104,12 +106,15 @@ class WatershedDetector(nn.Module):
     def objects(
         self, batch: Tensor, sizes: Sequence[tuple[int, int]] | None = None, options: DecodeOptions | None = None
     ) -> list[dict[str, Tensor]]:
-        """The objects on pages (b, 1, h, w), of which only the first `sizes` rows and columns are page.
+        """Detect the objects on a batch of pages.
 
         Args:
-            batch: pages, padded with paper.
-            sizes: height and width of each; None for all of it.
-            options: how they are read; None for the detector's own.
+            batch: pages padded with paper, shape (b, 1, h, w).
+            sizes: height and width of each page without padding; None: the pages are not padded.
+            options: options of decoding; None: those of the detector.
+
+        Returns:
+            For each page, "boxes", "labels" and "scores" as in `forward`.
         """
         options = options or self.options.decode
         found = decode(self.maps(batch), options, self.options.maps, self.groups, self.typical_sizes)
@@ -117,178 +122,179 @@ class WatershedDetector(nn.Module):
         return [_clip(page, *size) for page, size in zip(found, sizes, strict=True)]
 
     def fuse_batch_norm(self) -> WatershedDetector:
-        """A copy for evaluation alone, faster by the batch normalisations that its convolutions take over."""
+        """Return a copy for evaluation, faster because batch normalisation is fused into the convolutions."""
         copy = deepcopy(self).eval()
         fuse_conv_bn(copy.network)
         copy.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return copy
 
     def set_typical_sizes(self, sizes: Tensor) -> None:
-        """Cache the width and height of each class, (classes, 2), for decoding with boxes of classes."""
+        """Store the typical width and height of each class, shape (classes, 2), for `DecodeOptions(box="class")`."""
         if sizes.shape != (len(self.classes), 2):
-            raise ValueError(f"sides have shape {tuple(sizes.shape)}; expected ({len(self.classes)}, 2)")
+            raise ValueError(f"sizes have shape {tuple(sizes.shape)}; expected ({len(self.classes)}, 2)")
         self.typical_sizes = sizes.to(self.groups.device, torch.float32)
 
     def set_class_weights(self, counts: Tensor) -> None:
-        """Weigh classes by how many objects of each, (classes,), there are to train with."""
+        """Set the weights of classes in the loss from their numbers of training objects, shape (classes,)."""
         if counts.shape != (len(self.classes),):
             raise ValueError(f"counts have shape {tuple(counts.shape)}; expected ({len(self.classes)},)")
         self.loss.class_weights.copy_(class_weights(counts, self.options.loss.rarest))
 
 
 def pad_batch(images: Sequence[Tensor] | Tensor) -> Tensor:
-    """Images (1, h, w) of any sizes as one batch (b, 1, most rows, most columns), the rest paper.
+    """Stack images (1, h, w) of any sizes into one batch (b, 1, max h, max w), padded with paper.
 
     Raises:
-        ValueError: there are none, or one has another shape.
+        ValueError: there are no images, or one has another shape.
     """
     if len(images) == 0:
-        raise ValueError("there are no images; expected one or more")
+        raise ValueError("images: none; expected one or more")
     for number, image in enumerate(images):
         if image.ndim != 3 or image.shape[0] != 1 or image.numel() == 0:
-            raise ValueError(f"image {number} has shape {tuple(image.shape)}; expected (1, height, width)")
+            raise ValueError(f"images[{number}] has shape {tuple(image.shape)}; expected (1, height, width)")
     if isinstance(images, Tensor):
         return images
-    high, wide = (max(image.shape[axis] for image in images) for axis in (1, 2))
-    batch = images[0].new_zeros(len(images), 1, high, wide)
-    for place, image in zip(batch, images, strict=True):
-        place[:, : image.shape[1], : image.shape[2]] = image
+    height, width = (max(image.shape[axis] for image in images) for axis in (1, 2))
+    batch = images[0].new_zeros(len(images), 1, height, width)
+    for padded, image in zip(batch, images, strict=True):
+        padded[:, : image.shape[1], : image.shape[2]] = image
     return batch
 
 
-def _clip(page: dict[str, Tensor], high: int, wide: int) -> dict[str, Tensor]:
-    """Boxes within the page, without those that have no part in it."""
-    limits = page["boxes"].new_tensor([wide, high, wide, high])
+def _clip(page: dict[str, Tensor], height: int, width: int) -> dict[str, Tensor]:
+    """Clip boxes to the page; objects entirely outside are dropped."""
+    limits = page["boxes"].new_tensor([width, height, width, height])
     boxes = page["boxes"].clamp(min=0).minimum(limits)
     keep = (boxes[:, 2:] > boxes[:, :2]).all(1)
     return {"boxes": boxes[keep], "labels": page["labels"][keep], "scores": page["scores"][keep]}
 
 
 _KEY = "entourage.detect"
-SHARD_BYTES = 16 * 2**20  # bytes of tensors in a file
 _SHARD_NAME = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})$")
 
 
 class DetectorNotFoundError(ValueError):
-    """There is no file of a detector where one is looked for."""
+    """Raised if a path holds no file of a detector."""
 
 
 def save_detector(
     model: WatershedDetector, path: str | Path, *, float16: bool = False, max_shard_size: int | None = None
 ) -> list[Path]:
-    """Write weights, classes, options and notes.
+    """Save a detector: weights, classes, options and notes.
 
     Args:
-        model: what is kept.
+        model: the detector.
         path: a file that ends in .safetensors.
-        float16: keep weights in 16 bits, which halves the file; what is read is single precision again.
-        max_shard_size: maximum bytes of tensors in a file; larger detectors are split into
-            `name-00001-of-00002.safetensors` and so on; None: one file.
+        float16: store the weights as float16, which halves the file; `load_detector` converts them to float32.
+        max_shard_size: maximum bytes of tensors per file; larger detectors are split into
+            `name-00001-of-00002.safetensors` and so on. None: one file.
 
     Returns:
-        The files.
+        The paths of the files.
     """
-    from entourage.io.weights import write_weights  # who only detects does not load the training loop
-
     path = Path(path)
-    head = {
+    header = {
         "entourage": __version__,
         "classes": list(model.classes),
         "options": model.options.to_dict(),
         "notes": model.notes,
         "sides": None if model.typical_sizes is None else model.typical_sizes.tolist(),
     }
-    state = {name: torch.empty(value.shape, dtype=value.dtype).copy_(value) for name, value in _state(model).items()}
-    if float16:  # not buffers: statistics need their digits
+    state = {name: value.detach().cpu() for name, value in model.state_dict().items()}
+    if float16:  # parameters only: the statistics of batch normalisation need full precision
         state |= {name: state[name].half() for name, _ in model.named_parameters()}
-    pieces = _split_into_shards(state, max_shard_size)
-    names = [path] if len(pieces) == 1 else [_shard_path(path, number, len(pieces)) for number in range(len(pieces))]
-    for name, tensors in zip(names, pieces, strict=True):
-        write_weights(name, tensors, head, key=_KEY)
-    return names
+    shards = _split_into_shards(state, max_shard_size)
+    paths = [path] if len(shards) == 1 else [_shard_path(path, number, len(shards)) for number in range(len(shards))]
+    for shard_path, tensors in zip(paths, shards, strict=True):
+        write_weights(shard_path, tensors, header, key=_KEY)
+    return paths
 
 
 def find_shards(path: str | Path) -> list[Path]:
-    """The files of a detector: `path` itself, or the pieces that it was cut into.
+    """Return the files of a detector: the path itself, or all of its shards.
 
     Args:
-        path: as given to `save_detector`, or any one of the pieces.
+        path: the path passed to `save_detector`, or any of the shards.
 
     Raises:
-        NoDetectorError: a ValueError; there is neither.
-        ValueError: a piece is missing.
+        DetectorNotFoundError: a ValueError; neither the file nor a shard exists.
+        ValueError: a shard is missing.
     """
     path = Path(path)
     match = _SHARD_NAME.match(path.stem)
-    whole = path.with_name(f"{match['stem']}{path.suffix}") if match else path
-    if not match and whole.is_file():
-        return [whole]
-    found = sorted(whole.parent.glob(f"{whole.stem}-[0-9]*-of-[0-9]*{whole.suffix}"))
-    counts = [int(one["count"]) for one in (_SHARD_NAME.match(file.stem) for file in found) if one]
+    base = path.with_name(f"{match['stem']}{path.suffix}") if match else path
+    if not match and base.is_file():
+        return [base]
+    found = sorted(base.parent.glob(f"{base.stem}-[0-9]*-of-[0-9]*{base.suffix}"))
+    counts = [int(match["count"]) for match in (_SHARD_NAME.match(file.stem) for file in found) if match]
     if not counts:
         raise DetectorNotFoundError(f"{path}: no such file; expected a detector that `entourage detect train` wrote")
-    expected = [_shard_path(whole, number, counts[-1]) for number in range(counts[-1])]
+    expected = [_shard_path(base, number, counts[-1]) for number in range(counts[-1])]
     missing = [file.name for file in expected if not file.is_file()]
     if missing:
-        raise ValueError(f"{path}: {', '.join(missing)} missing; expected all {counts[-1]} pieces in one folder")
+        raise ValueError(f"{path}: {', '.join(missing)} missing; expected all {counts[-1]} shards in one folder")
     return expected
 
 
 def load_detector(path: str | Path) -> WatershedDetector:
-    """Read what `save_detector` wrote; the detector is on the CPU and in evaluation mode.
+    """Load a detector that `save_detector` wrote.
+
+    Args:
+        path: the file, or any of its shards.
+
+    Returns:
+        The detector on the CPU, in evaluation mode.
 
     Raises:
-        ValueError: a file is missing, damaged, or holds something else.
+        ValueError: a file is missing, damaged or not a detector.
     """
     path = Path(path)
-    head, state = read_detector(path)
+    header, state = read_detector(path)
     try:
-        model = WatershedDetector(head["classes"], DetectorOptions.from_dict(head["options"]))
+        model = WatershedDetector(header["classes"], DetectorOptions.from_dict(header["options"]))
         model.load_state_dict(state)
-        model.notes = dict(head.get("notes", {}))
-        if head.get("sides") is not None:
-            model.set_typical_sizes(torch.tensor(head["sides"]))
+        model.notes = dict(header.get("notes", {}))
+        if header.get("sides") is not None:
+            model.set_typical_sizes(torch.tensor(header["sides"]))
     except (KeyError, TypeError, RuntimeError, ValueError) as error:
-        raise ValueError(f"{path}: was written by another version of entourage: {error_reason(error)[:200]}") from error
+        raise ValueError(
+            f"{path}: cannot be loaded: {error_reason(error)[:200]}; expected a detector of this version"
+        ) from error
     return model.eval()
 
 
 def read_detector(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The header (classes, options, notes) and the tensors of a detector's files.
+    """Read the header (classes, options, notes) and the tensors of a detector's files.
 
     Raises:
-        ValueError: a file is missing, damaged, or holds something else.
+        ValueError: a file is missing, damaged or not a detector.
     """
-    head: dict[str, Any] | None = None
+    header: dict[str, Any] | None = None
     state: dict[str, Tensor] = {}
     for file_path in find_shards(path):
         try:
             with safe_open(file_path, framework="pt") as file:
-                head = json.loads((file.metadata() or {}).get(_KEY, "null"))
-                state |= {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dict
+                header = json.loads((file.metadata() or {}).get(_KEY, "null"))
+                state |= {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
         except (SafetensorError, OSError, ValueError) as error:
             raise ValueError(f"{file_path}: cannot be read: {error_reason(error)}") from error
-        if not isinstance(head, dict):
+        if not isinstance(header, dict):
             raise ValueError(f"{file_path}: holds no detector; expected one that `entourage detect train` wrote")
-    assert head is not None
-    return head, state
+    assert header is not None
+    return header, state
 
 
-def _state(model: WatershedDetector) -> dict[str, Tensor]:
-    return {name: value.detach().cpu() for name, value in model.state_dict().items()}
-
-
-def _split_into_shards(state: dict[str, Tensor], most: int | None) -> list[dict[str, Tensor]]:
-    pieces: list[dict[str, Tensor]] = [{}]
-    filled = 0
+def _split_into_shards(state: dict[str, Tensor], max_size: int | None) -> list[dict[str, Tensor]]:
+    shards: list[dict[str, Tensor]] = [{}]
+    shard_size = 0
     for name, value in state.items():
         size = value.numel() * value.element_size()
-        if most is not None and pieces[-1] and filled + size > most:
-            pieces.append({})
-            filled = 0
-        pieces[-1][name] = value
-        filled += size
-    return pieces
+        if max_size is not None and shards[-1] and shard_size + size > max_size:
+            shards.append({})
+            shard_size = 0
+        shards[-1][name] = value
+        shard_size += size
+    return shards
 
 
 def _shard_path(path: Path, number: int, count: int) -> Path:
