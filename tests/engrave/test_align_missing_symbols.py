@@ -16,7 +16,7 @@ def draw_symbols(*skip: int) -> np.ndarray:
     return page
 
 
-def test_what_is_not_there_or_looks_otherwise_is_missing() -> None:
+def test_absent_and_different_symbols_are_missing() -> None:
     assert not missing_symbols(draw_symbols(), draw_symbols(), BOXES).any()
     assert missing_symbols(draw_symbols(1, 3), draw_symbols(), BOXES).tolist() == [False, True, False, True]
     cross = draw_symbols(0)
@@ -25,11 +25,11 @@ def test_what_is_not_there_or_looks_otherwise_is_missing() -> None:
     assert missing_symbols(cross, draw_symbols(), BOXES).tolist() == [True, False, False, False]
 
 
-def test_light_noise_and_a_pixel_of_play_do_not_matter() -> None:
+def test_lighting_noise_and_a_shift_by_one_pixel_are_tolerated() -> None:
     random = np.random.default_rng(0)
-    used = np.roll(draw_symbols(), (1, 1), axis=(0, 1))[:200, :200] * 0.5 + 60 + random.normal(0, 6, (200, 200))
-    assert missing_symbols(used.clip(0, 255).astype(np.uint8), draw_symbols(), BOXES[:3]).tolist() == [False] * 3
+    scan = np.roll(draw_symbols(), (1, 1), axis=(0, 1))[:200, :200] * 0.5 + 60 + random.normal(0, 6, (200, 200))
+    assert missing_symbols(scan.clip(0, 255).astype(np.uint8), draw_symbols(), BOXES[:3]).tolist() == [False] * 3
 
 
-def test_no_symbols_miss_nothing() -> None:
+def test_no_symbols_give_an_empty_result() -> None:
     assert missing_symbols(draw_symbols(), draw_symbols(), BOXES[:0]).shape == (0,)

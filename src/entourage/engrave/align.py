@@ -1,17 +1,12 @@
-"""What a homography leaves over: patches of a page are searched in its picture, and a smooth field takes up the rest.
+"""Alignment of a scan or photo with the engraved page that it shows, so that the page's annotations apply to it.
 
-No sheet of paper is quite flat. Where hundreds of patches lie tells how it bends; a polynomial through their shifts
-straightens it, and what remains of the shifts then tells how well the picture fits the page.
-
-Whether the symbols of a page are really there in a picture that has been laid on it.
-
-Aligning a real scan or photo with the clean page that it shows, so that the page's annotations hold for it.
-
-Features are matched with OpenCV's brute-force matcher, as in the thesis. Music is full of repeated shapes, so most of
-the first matches are wrong; a robust fit finds those that agree on one homography. That fit is then refined: patches of
-the page are searched near where it expects them, which gives hundreds of exact matches spread over the whole page. A
-smooth field through what is left of their shifts flattens a bent sheet, and what is left after that is the measure of
-the match: most patches must lie within two pixels of their place, or the picture is refused.
+1. Features are matched with OpenCV's brute-force matcher, as in the thesis. Music consists of repeated shapes, so most
+   matches are wrong at first; a robust fit selects those that agree on one homography.
+2. The homography is refined by template matching: hundreds of patches of the page are searched for near their expected
+   positions in the scan.
+3. Paper is never perfectly flat, so a smooth deformation field is fitted to the shifts that the homography leaves.
+4. The shifts that then remain measure the quality: a ValueError is raised unless most are within two pixels.
+5. Every symbol of the page is compared with the scan, in which it may be missing or different.
 """
 
 from __future__ import annotations
@@ -35,20 +30,32 @@ from entourage.io.files import atomic_path, write_json
 Grey = NDArray[np.uint8]
 Matrix = NDArray[np.float64]
 
-_PATCH_SIZE = 64  # pixels of a patch
-_MIN_PATCH_CORRELATION = 0.5  # correlation from which a patch counts as found
-_DEGREE = 5  # of the polynomial; half a wave across the page is within a tenth of a pixel of it
-_REGULARISATION = 1e-3  # pull of the coefficients towards 0, which keeps the field calm where patches are few
+_FEATURES = 5000
+_MATCHING_SIZE = 1400  # pixels of the longer side at which features are matched
+_RATIO = 0.85  # maximum distance of a match relative to that of the second-best match
+_MIN_MATCHES = 20  # matches that must agree on a homography
+_PATCH_SIZE = 64  # pixels
+_MIN_PATCH_CORRELATION = 0.5  # minimum correlation of a patch that is found
+_DEGREE = 5  # of the polynomial; it approximates half a wave across the page to within a tenth of a pixel
+_REGULARISATION = 1e-3  # penalty on the coefficients, which keeps the field smooth where patches are rare
+_SEARCH_RADIUS = 24  # pixels in the final search: more than an interline, so that a shift by a staff line is detected
+_MATCH_DISTANCE = 2.0  # maximum shift in pixels of a patch that matches
+_MAX_PERCENTILE95 = 5.0  # pixels
+_MARGIN = 6  # pixels around a symbol: a different symbol at the same position rarely has the same extent
+_TOLERANCE = 2  # pixels by which a symbol may be shifted
+_MIN_SYMBOL_CORRELATION = 0.8  # in photos nearly all symbols have 0.9 and more
+_MAX_MISSING = 0.05  # fraction of the symbols
+_NO_MATCH = "scan: does not match the page"
 
 
 @dataclass(frozen=True)
 class PatchMatches:
-    """Where patches of a page are found in a picture that has been laid on it.
+    """Positions at which patches of a page are found in a rectified scan.
 
     Attributes:
-        points: the middle of each patch on the page, shape (n, 2).
-        shifts: how far from there it is found, shape (n, 2).
-        matched: whether anything like it is there at all, shape (n,).
+        points: centre of each patch on the page, shape (n, 2).
+        shifts: shift in pixels from there to the position in the scan, shape (n, 2).
+        matched: whether the patch is found in the scan, shape (n,).
     """
 
     points: Matrix
@@ -57,17 +64,20 @@ class PatchMatches:
 
     @property
     def distances(self) -> Matrix:
-        """The length of each shift, infinite where the patch is not found, shape (n,)."""
+        """Length of each shift, shape (n,); infinite for patches that are not found."""
         return np.where(self.matched, np.linalg.norm(self.shifts, axis=1), np.inf)
 
 
 def match_patches(rectified: Grey, page: Grey, radius: int) -> PatchMatches:
-    """Searches patches of the page in the straightened picture.
+    """Search for patches of the page in a rectified scan.
 
     Args:
-        rectified: the picture, laid on the page, shape (height, width).
-        page: the clean page, of the same shape.
-        radius: how many pixels from its place a patch is searched for.
+        rectified: scan in the coordinates of the page, shape (height, width).
+        page: clean page of the same shape.
+        radius: maximum distance in pixels from the expected position.
+
+    Returns:
+        The positions, with subpixel precision.
     """
     points, shifts, matched = [], [], []
     for x, y in _corners(page, radius):
@@ -85,7 +95,7 @@ def match_patches(rectified: Grey, page: Grey, radius: int) -> PatchMatches:
 
 @dataclass(frozen=True)
 class DeformationField:
-    """A smooth field of shifts over a page: a polynomial inside the box of the patches, constant beyond its edges.
+    """A smooth field of shifts over a page: a polynomial in the bounding box of the patches, constant beyond its edges.
 
     Attributes:
         low, high: corners of the box, shape (2,) each.
@@ -98,11 +108,14 @@ class DeformationField:
 
     @classmethod
     def fit(cls, points: Matrix, shifts: Matrix) -> DeformationField:
-        """The field that most of the shifts agree on; single ones that are far off hardly count.
+        """Fit a field to shifts by iteratively reweighted least squares, in which outliers have little weight.
 
         Args:
-            points: points of the page, shape (n, 2); they must not all lie on one line along an edge.
-            shifts: the shift at each of them, shape (n, 2).
+            points: points of the page, shape (n, 2), not all on one horizontal or vertical line.
+            shifts: shift at each point, shape (n, 2).
+
+        Returns:
+            The field.
         """
         low, high = points.min(axis=0), points.max(axis=0)
         powers = [(i, j) for i in range(_DEGREE + 1) for j in range(_DEGREE + 1 - i)]
@@ -111,7 +124,7 @@ class DeformationField:
         penalty = _REGULARISATION * len(points) * np.diag([0.0] + [1.0] * (len(powers) - 1))
         coefficients: Matrix = np.zeros((len(powers), 2))
         weight: Matrix = np.ones(len(points))
-        for width in (16.0, 8.0, 4.0, 2.0, 1.0, 1.0, 1.0, 1.0):  # first all that is near, then what agrees to a pixel
+        for width in (16.0, 8.0, 4.0, 2.0, 1.0, 1.0, 1.0, 1.0):  # scale of the weights in pixels, from coarse to fine
             weighted = basis.T * weight  # (terms, n)
             coefficients = np.asarray(np.linalg.solve(weighted @ basis + penalty, weighted @ shifts), dtype=np.float64)
             residuals = np.asarray(basis @ coefficients - shifts, dtype=np.float64)  # (n, 2)
@@ -122,26 +135,29 @@ class DeformationField:
         return cls(low, high, terms)
 
     def shifts_at(self, points: Matrix) -> Matrix:
-        """The shifts at points of the page, shape (n, 2)."""
+        """Return the shifts at points of the page, shape (n, 2)."""
         x = _powers(points[:, 0], self.low[0], self.high[0])
         y = _powers(points[:, 1], self.low[1], self.high[1])
         return np.asarray(np.einsum("ni,cij,nj->nc", x, self.terms, y))
 
     def shift_grid(self, height: int, width: int) -> Matrix:
-        """The shifts of all pixels of a page, shape (2, height, width)."""
+        """Return the shifts of all pixels of a page, shape (2, height, width)."""
         x = _powers(np.arange(width, dtype=np.float64), self.low[0], self.high[0])  # (width, degree + 1)
         y = _powers(np.arange(height, dtype=np.float64), self.low[1], self.high[1])  # (height, degree + 1)
         return np.asarray(y @ self.terms.transpose(0, 2, 1) @ x.T)
 
 
 def rectify(picture: Grey, homography: Matrix, field: DeformationField | None, height: int, width: int) -> Grey:
-    """The picture laid on the page, white where it does not reach.
+    """Warp a scan to the coordinates of the page.
 
     Args:
         picture: the scan or photo.
-        homography: takes its points to points of the page, shape (3, 3).
-        field: how far from there each point of the page is found, or None for nowhere else.
-        height, width: of the page.
+        homography: map from the scan to the page, shape (3, 3).
+        field: shifts to apply in addition, or None.
+        height, width: size of the page.
+
+    Returns:
+        The warped scan, shape (height, width); pixels that it does not cover are white.
     """
     if field is None:
         rectified = cv2.warpPerspective(picture, homography, (width, height), flags=cv2.INTER_LINEAR, borderValue=255)
@@ -156,13 +172,13 @@ def rectify(picture: Grey, homography: Matrix, field: DeformationField | None, h
 
 
 def _powers(values: Matrix, low: float, high: float) -> Matrix:
-    """1, t, t^2 and so on of values as shares t of their range, from -1 to 1, shape (n, degree + 1)."""
+    """Return the powers 1, t, t^2, ... of values t scaled from their range to [-1, 1], shape (n, degree + 1)."""
     scaled = 2 * (np.clip(values, low, high) - low) / max(high - low, 1.0) - 1
     return np.asarray(scaled[:, None] ** np.arange(_DEGREE + 1))
 
 
 def _corners(page: Grey, radius: int) -> list[tuple[int, int]]:
-    """Patches to search for, spread over the page: those with the strongest corner in each cell of a grid."""
+    """Return the top left corners of the patches: in each cell of a grid, the patch around the strongest corner."""
     strength = cv2.cornerMinEigenVal(page, 7)
     height, width = page.shape
     edge = radius + _PATCH_SIZE // 2 + 1
@@ -177,7 +193,7 @@ def _corners(page: Grey, radius: int) -> list[tuple[int, int]]:
 
 
 def _subpixel_peak(scores: NDArray[np.float32], x: int, y: int) -> tuple[float, float]:
-    """The top of the parabola through the best score and its neighbours, in both directions."""
+    """Return the vertex of the parabola through the best score and its neighbours, in both directions."""
     offsets = []
     for before, here, after in (scores[y, x - 1 : x + 2], scores[y - 1 : y + 2, x]):
         curvature = before - 2 * here + after
@@ -185,20 +201,16 @@ def _subpixel_peak(scores: NDArray[np.float32], x: int, y: int) -> tuple[float, 
     return x + offsets[0], y + offsets[1]
 
 
-_MARGIN = 6  # pixels around a symbol: another in its place seldom ends where it ends
-_TOLERANCE = 2  # pixels that a symbol may be off
-_MIN_SYMBOL_CORRELATION = (
-    0.8  # correlation from which a symbol is taken for itself; in photos nearly all have 0.9 and more
-)
-
-
 def missing_symbols(rectified: Grey, page: Grey, boxes: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which symbols look otherwise in the picture than on the page, or are not in it, shape (n,).
+    """Find symbols of the page that are missing or different in the scan.
 
     Args:
-        rectified: the picture, laid on the page, shape (height, width).
-        page: the clean page, of the same shape.
-        boxes: of the symbols, x0, y0, x1, y1 with the ends beyond the last pixel, shape (n, 4).
+        rectified: scan in the coordinates of the page, shape (height, width).
+        page: clean page of the same shape.
+        boxes: boxes of the symbols, x0, y0, x1, y1 with exclusive ends, shape (n, 4).
+
+    Returns:
+        Whether each symbol is missing or different, shape (n,).
     """
     picture, clean = (cv2.GaussianBlur(image, (0, 0), 1.0) for image in (rectified, page))
     edge = _TOLERANCE + _MARGIN
@@ -212,32 +224,20 @@ def missing_symbols(rectified: Grey, page: Grey, boxes: NDArray[np.int64]) -> ND
     return missing
 
 
-_FEATURES = 5000
-_MATCHING_SIZE = 1400  # pixels of the longer side at which features are matched
-_RATIO = 0.85  # a match must be this much better than the next best
-_MIN_MATCHES = 20  # matches that must agree
-_MATCH_DISTANCE = 2.0  # pixels from its place within which a patch agrees
-_MAX_PERCENTILE95 = 5.0  # pixels from their place within which 95 % of the patches that are found must lie
-_MAX_MISSING = 0.05  # share of the symbols that may look otherwise
-_SEARCH_RADIUS = (
-    24  # pixels within which patches are searched at last: more than an interline, so that a wrong one is seen
-)
-
-
 @dataclass(frozen=True)
 class Alignment:
-    """How a picture lies on a page.
+    """Alignment of a scan with a page.
 
     Attributes:
-        homography: takes points of the picture to points of the page, shape (3, 3).
-        field: what the homography leaves over, since no sheet is quite flat: it takes points of the page to where the
-            homography puts them.
-        rectified: the picture as it would look flat and straight, in the size of the page.
-        patches: how many patches of the page were searched for in it.
-        matches: how many of them lie within two pixels of their place.
-        median, percentile95: of the distances of the patches that are found from their places, in pixels.
-        score: mean correlation of the ink of both, 1 for the same.
-        missing: numbers of the symbols of the page that look otherwise in the picture, or are not in it.
+        homography: map from points of the scan to points of the page, shape (3, 3).
+        field: deformation of the paper, which no homography describes: the shift from each point of the page to the
+            position to which the homography maps it.
+        rectified: scan in the coordinates of the page.
+        patches: number of patches of the page that were searched for in the scan.
+        matches: number of patches that were found within two pixels of their positions.
+        median, percentile95: median and 95th percentile of the shifts of the patches found, in pixels.
+        score: correlation of the ink of scan and page; 1 if they are equal.
+        missing: numbers of the symbols of the page that are missing or different in the scan.
     """
 
     homography: Matrix
@@ -252,69 +252,63 @@ class Alignment:
 
 
 def align(scan: Grey, page: Grey, min_score: float = 0.6, min_fraction: float = 0.95) -> Alignment:
-    """Finds where a picture of a page lies on the page.
+    """Align a scan with a page.
 
     Args:
-        scan: the scan or photo, grey, of any size.
-        page: the clean page.
-        min_score: the correlation below which the two are taken for different pages.
-        min_fraction: the share of patches of the page that must lie within two pixels of their place.
+        scan: greyscale scan or photo of any size.
+        page: clean greyscale page.
+        min_score: minimum correlation of the ink of scan and page.
+        min_fraction: minimum fraction of patches that are found within two pixels of their positions.
+
+    Returns:
+        The alignment, without the missing symbols.
 
     Raises:
-        ValueError: one line that says why the match is too poor.
+        ValueError: an image is smaller than 200 x 200 pixels or not greyscale, or the two images do not match.
     """
     for name, image in (("scan", scan), ("page", page)):
         if image.ndim != 2 or min(image.shape) < 200:
-            raise ValueError(f"the {name} has the shape {image.shape}; expected a grey image of at least 200 x 200")
+            raise ValueError(f"{name}: has shape {image.shape}; expected a grey image of at least 200 x 200 pixels")
     flat = _normalise_lighting(scan)
     homography = _match_features(flat, page)
-    for radius, tolerance in ((40, 8.0), (24, 4.0)):  # loosely: a bent sheet has no exact homography
+    for radius, tolerance in ((40, 8.0), (24, 4.0)):  # a large tolerance, since bent paper has no exact homography
         homography = _refine(flat, page, homography, radius, tolerance)
     field = _fit_deformation(flat, page, homography)
     rectified = rectify(flat, homography, field, *page.shape)
     score = _correlation(rectified, page)
     if score < min_score:
-        raise ValueError(f"the match is poor: the inks correlate by {score:.2f}; expected at least {min_score:.2f}")
+        raise ValueError(f"{_NO_MATCH}: the correlation of the ink is {score:.2f}; expected at least {min_score:.2f}")
     distances = match_patches(rectified, page, _SEARCH_RADIUS).distances
     n_matches, matched = int((distances <= _MATCH_DISTANCE).sum()), distances[np.isfinite(distances)]
-    median, percentile95 = (
-        float(np.percentile(matched, percentile)) if len(matched) else np.inf for percentile in (50, 95)
-    )
+    median, percentile95 = (float(np.percentile(matched, p)) if len(matched) else np.inf for p in (50, 95))
     if n_matches < min_fraction * len(distances) or percentile95 > _MAX_PERCENTILE95:
         fraction = f"{n_matches / max(len(distances), 1):.1%} of {len(distances)} patches"
-        details = f"{fraction} lie within {_MATCH_DISTANCE:g} pixels of their place"
+        details = f"{fraction} are within {_MATCH_DISTANCE:g} pixels of their positions"
         details += f" (median {median:.1f}, 95th percentile {percentile95:.1f} pixels)"
-        raise ValueError(
-            f"the match is poor: {details}; "
-            f"expected {min_fraction:.0%} at least, and {_MAX_PERCENTILE95:g} pixels at most"
-        )
-    return Alignment(
-        homography,
-        field,
-        rectify(scan, homography, field, *page.shape),
-        len(distances),
-        n_matches,
-        median,
-        percentile95,
-        score,
-    )
+        expected = f"at least {min_fraction:.0%}, and a 95th percentile of at most {_MAX_PERCENTILE95:g} pixels"
+        raise ValueError(f"{_NO_MATCH}: {details}; expected {expected}")
+    rectified = rectify(scan, homography, field, *page.shape)  # with the original lighting
+    return Alignment(homography, field, rectified, len(distances), n_matches, median, percentile95, score)
 
 
 def write_alignment(scan_path: Path, page_path: Path, out: Path) -> Alignment:
-    """Aligns a picture with a page of a data set and writes both picture and annotations as a data set of one page.
+    """Align a scan with a page of a data set, and write the scan and the annotations as a data set of one page.
 
     Args:
         scan_path: the scan or photo.
         page_path: the clean page, DIR/images/PAGE.png.
-        out: the folder to write: images/PAGE.png, symbols.parquet, deepscores.json, coco.json and alignment.json.
+        out: folder for images/PAGE.png, symbols.parquet, deepscores.json, coco.json and alignment.json.
+
+    Returns:
+        The alignment.
 
     Raises:
-        ValueError: one of them cannot be read, the match is poor, or the folder holds something else.
+        ValueError: an image cannot be read, the images do not match, or the folder contains another data set.
     """
     _check_folder(out, scan_path, page_path)
     picture = cv2.imread(str(scan_path), cv2.IMREAD_GRAYSCALE) if scan_path.is_file() else None  # a pipe would block
     if picture is None:
-        raise ValueError(f"{scan_path} cannot be read as an image; expected a scan or photo")
+        raise ValueError(f"{scan_path}: cannot be read as an image; expected a scan or photo")
     page_bgr, rows = read_annotated_page(page_path)
     page = np.asarray(cv2.cvtColor(page_bgr, cv2.COLOR_BGR2GRAY), dtype=np.uint8)
     alignment = _with_missing_symbols(align(np.asarray(picture, dtype=np.uint8), page), page, rows)
@@ -341,34 +335,34 @@ def write_alignment(scan_path: Path, page_path: Path, out: Path) -> Alignment:
 
 
 def _check_folder(out: Path, scan_path: Path, page_path: Path) -> None:
-    """Refuses a folder whose files would be replaced: a data set, or the alignment of another picture."""
+    """Raise a ValueError if files of a data set or of the alignment of another scan would be replaced."""
     if (out / "manifest.json").exists() or out.resolve() == page_path.resolve().parent.parent:
-        raise ValueError(f"{out} is a data set; expected a folder for this picture alone")
+        raise ValueError(f"{out}: is a data set of engraved pages; expected a separate folder")
     if not (out / "alignment.json").exists():
         return
     try:
         stored = json.loads((out / "alignment.json").read_text(encoding="utf-8"))
         earlier = (stored["scan"], stored["page"])
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{out / 'alignment.json'} is no alignment; expected an empty folder") from error
+        raise ValueError(f"{out / 'alignment.json'}: is not an alignment; expected an empty folder") from error
     if earlier != (str(scan_path.resolve()), str(page_path.resolve())):
-        raise ValueError(f"{out} holds the alignment of {earlier[0]} with {earlier[1]}; expected another folder")
+        raise ValueError(f"{out}: contains the alignment of {earlier[0]} with {earlier[1]}; expected another folder")
 
 
 def _with_missing_symbols(alignment: Alignment, page: Grey, rows: list[dict[str, Any]]) -> Alignment:
-    """The alignment with the symbols that look otherwise; too many of them are another edition of the page."""
-    symbols = [row for row in rows if row["label"] and row["label"] != "staff"]  # which is too long to be one picture
+    """Return the alignment with its missing symbols; too many of them indicate another edition of the page."""
+    symbols = [row for row in rows if row["label"] and row["label"] != "staff"]  # a staff is too long for one template
     boxes = np.array([[row[name] for name in ("x0", "y0", "x1", "y1")] for row in symbols]).reshape(-1, 4)
     missing = [symbols[k] for k in np.flatnonzero(missing_symbols(alignment.rectified, page, boxes))]
     if len(missing) > _MAX_MISSING * len(symbols):
         first = f"such as {missing[0]['label']} at ({missing[0]['x0']}, {missing[0]['y0']})"
-        details = f"{len(missing)} of {len(symbols)} symbols look otherwise than on the page, {first}"
-        raise ValueError(f"the match is poor: {details}; expected {_MAX_MISSING:.0%} at most")
+        details = f"{len(missing)} of {len(symbols)} symbols differ from the page, {first}"
+        raise ValueError(f"{_NO_MATCH}: {details}; expected at most {_MAX_MISSING:.0%}")
     return replace(alignment, missing=tuple(row["symbol"] for row in missing))
 
 
 def _normalise_lighting(scan: Grey) -> Grey:
-    """The picture with even lighting: divided by its own background."""
+    """Return the scan divided by its background, so that the lighting is even."""
     size = max(31, (max(scan.shape) // 40) | 1)
     small = cv2.resize(scan, None, fx=0.25, fy=0.25, interpolation=cv2.INTER_AREA)
     paper = cv2.morphologyEx(small, cv2.MORPH_CLOSE, np.ones((size // 4 | 1, size // 4 | 1), dtype=np.uint8))
@@ -377,7 +371,7 @@ def _normalise_lighting(scan: Grey) -> Grey:
 
 
 def _match_features(scan: Grey, page: Grey) -> Matrix:
-    """A homography from features, found at a smaller size."""
+    """Return a homography from features of the images at a reduced size."""
     scales = [_MATCHING_SIZE / max(image.shape) for image in (scan, page)]
     small = [
         cv2.resize(image, None, fx=s, fy=s, interpolation=cv2.INTER_AREA)
@@ -387,38 +381,37 @@ def _match_features(scan: Grey, page: Grey) -> Matrix:
     (scan_points, scan_descriptors), (page_points, page_descriptors) = (
         detector.detectAndCompute(image, None) for image in small
     )
-    if min(len(scan_points), len(page_points)) < _MIN_MATCHES:
-        raise ValueError(
-            f"too little to match: {len(scan_points)} and {len(page_points)} features; expected {_MIN_MATCHES} at least"
-        )
+    for name, points in (("scan", scan_points), ("page", page_points)):
+        if len(points) < _MIN_MATCHES:
+            raise ValueError(f"{name}: has {len(points)} features; expected at least {_MIN_MATCHES}")
     pairs = cv2.BFMatcher(cv2.NORM_L2).knnMatch(scan_descriptors, page_descriptors, k=2)
     matches = [pair[0] for pair in pairs if len(pair) == 2 and pair[0].distance < _RATIO * pair[1].distance]
-    if len(matches) < _MIN_MATCHES:
-        raise ValueError(f"the match is poor: {len(matches)} features are alike; expected {_MIN_MATCHES} at least")
+    _check_count(len(matches), "features match")
     source = np.array([scan_points[match.queryIdx].pt for match in matches]) / scales[0]
     target = np.array([page_points[match.trainIdx].pt for match in matches]) / scales[1]
-    homography, n_inliers = _fit_homography(source, target, 12.0)
-    if homography is None or n_inliers < _MIN_MATCHES:
-        raise ValueError(
-            f"the match is poor: {n_inliers} of {len(matches)} features agree; expected {_MIN_MATCHES} at least"
-        )
-    if not _plausible(homography, scan.shape, page.shape):
-        raise ValueError("the match is poor: the best fit would fold or mirror the page; expected a picture of it")
+    homography = _fit_homography(source, target, 12.0)
+    if not _is_plausible(homography, scan.shape, page.shape):
+        raise ValueError(f"{_NO_MATCH}: the best fit folds, mirrors or resizes it; expected a scan of the page")
     return homography
 
 
-def _fit_homography(source: Matrix, target: Matrix, tolerance: float) -> tuple[Matrix | None, int]:
-    """The homography that most pairs of points agree on, and how many do; None if there is none."""
+def _check_count(count: int, event: str) -> None:
+    if count < _MIN_MATCHES:
+        raise ValueError(f"{_NO_MATCH}: {count} {event}; expected at least {_MIN_MATCHES}")
+
+
+def _fit_homography(source: Matrix, target: Matrix, tolerance: float) -> Matrix:
+    """Return the homography on which most pairs of points agree."""
     cv2.setRNGSeed(0)
     result: Any = cv2.findHomography(source, target, cv2.USAC_MAGSAC, tolerance, maxIters=20_000, confidence=0.9999)
     homography, inliers = result
-    if homography is None or inliers is None:
-        return None, 0
-    return np.asarray(homography, dtype=np.float64), int(inliers.sum())
+    n_inliers = 0 if homography is None or inliers is None else int(inliers.sum())
+    _check_count(n_inliers, f"of {len(source)} points agree on a homography")
+    return np.asarray(homography, dtype=np.float64)
 
 
-def _plausible(homography: Matrix, scan: tuple[int, ...], page: tuple[int, ...]) -> bool:
-    """A sheet of paper is neither mirrored nor folded, and neither tiny nor huge."""
+def _is_plausible(homography: Matrix, scan: tuple[int, ...], page: tuple[int, ...]) -> bool:
+    """Return whether the scan is mapped to a convex, unmirrored quadrilateral of between 0.2 and 8 page areas."""
     height, width = scan[:2]
     corners = np.array([[0, 0], [width, 0], [width, height], [0, height]], dtype=np.float64)[:, None]
     corners_on_page = cv2.perspectiveTransform(corners, homography)[:, 0]
@@ -429,39 +422,29 @@ def _plausible(homography: Matrix, scan: tuple[int, ...], page: tuple[int, ...])
 
 
 def _refine(scan: Grey, page: Grey, homography: Matrix, radius: int, tolerance: float) -> Matrix:
-    """Searches patches of the page within so many pixels of where the fit puts them, and fits again."""
+    """Search for patches of the page within a radius of their expected positions, and fit the homography to them."""
     patches = match_patches(rectify(scan, homography, None, *page.shape), page, radius)
     matched = patches.matched
-    if matched.sum() < _MIN_MATCHES:
-        raise ValueError(
-            f"the match is poor: {matched.sum()} patches are found again; expected {_MIN_MATCHES} at least"
-        )
-    step, n_inliers = _fit_homography((patches.points + patches.shifts)[matched], patches.points[matched], tolerance)
-    if step is None or n_inliers < _MIN_MATCHES:
-        raise ValueError(
-            f"the match is poor: {n_inliers} of {matched.sum()} patches agree; expected {_MIN_MATCHES} at least"
-        )
+    _check_count(int(matched.sum()), "patches are found")
+    step = _fit_homography((patches.points + patches.shifts)[matched], patches.points[matched], tolerance)
     refined = step @ homography
     return np.asarray(refined / refined[2, 2])
 
 
 def _fit_deformation(scan: Grey, page: Grey, homography: Matrix) -> DeformationField:
-    """The field that takes up what the homography leaves over, in steps that search ever closer."""
+    """Fit the shifts that the homography leaves, in steps of decreasing search radius."""
     field: DeformationField | None = None
     for radius in (40, 16, 10):
         patches = match_patches(rectify(scan, homography, field, *page.shape), page, radius)
         points, shifts = patches.points[patches.matched], patches.shifts[patches.matched]
-        if len(points) < _MIN_MATCHES:
-            raise ValueError(
-                f"the match is poor: {len(points)} patches are found again; expected {_MIN_MATCHES} at least"
-            )
+        _check_count(len(points), "patches are found")
         field = DeformationField.fit(points, shifts if field is None else shifts + field.shifts_at(points))
     assert field is not None
     return field
 
 
 def _correlation(rectified: Grey, page: Grey) -> float:
-    """Correlation of the inks of two pages, slightly blurred: a pixel of play must not cost."""
+    """Return the correlation of the ink of two pages, blurred so that a shift by one pixel has little effect."""
     a, b = (cv2.GaussianBlur(255 - image.astype(np.float32), (0, 0), 2.0) for image in (rectified, page))
     a, b = a - a.mean(), b - b.mean()
     return float((a * b).sum() / max(np.sqrt((a**2).sum() * (b**2).sum()), 1e-9))
