@@ -18,21 +18,21 @@ def v1(page: Page) -> Counter[str]:
     return Counter(symbol.v1 for symbol in page.symbols)
 
 
-def test_a_dot_is_what_stands_around_it(engrave: Engrave) -> None:
+def test_the_class_of_a_dot_depends_on_its_context(engrave: Engrave) -> None:
     dotted = note("A4", 12, "quarter", "<dot/>" + notations("<articulations><staccato/></articulations>"))
     repeat = "<barline location='right'><bar-style>light-heavy</bar-style><repeat direction='backward'/></barline>"
     found = labels(engrave(build_score(dotted + note("A4", 20, "half") + repeat)))
     assert (found["augmentationDot"], found["articStaccatoBelow"], found["repeatDot"]) == (1, 1, 2)
 
 
-def test_a_sharp_is_of_the_key_or_of_a_note(engrave: Engrave) -> None:
+def test_sharps_of_keys_and_of_notes_have_different_classes(engrave: Engrave) -> None:
     key = "<attributes><key><fifths>2</fifths></key></attributes>"
     sharp = note("G4", 32, "whole", "<accidental>sharp</accidental>")
     found = labels(engrave(build_score(key + sharp)))
     assert (found["keySharp"], found["accidentalSharp"]) == (2, 1)
 
 
-def test_digits_belong_to_time_tuplet_fingering_or_rest(engrave: Engrave) -> None:
+def test_the_class_of_a_digit_depends_on_its_context(engrave: Engrave) -> None:
     third = "<time-modification><actual-notes>3</actual-notes><normal-notes>2</normal-notes></time-modification>"
     ends = [notations("<tuplet type='start' bracket='yes'/>"), "", notations("<tuplet type='stop'/>")]
     triplet = "".join(note("A4", 4, "quarter", third + end) for end in ends)
@@ -45,7 +45,7 @@ def test_digits_belong_to_time_tuplet_fingering_or_rest(engrave: Engrave) -> Non
     assert (found["timeSig3"], found["timeSig8"], found["restHBar"], found["restHNr"]) == (1, 1, 1, 1)
 
 
-def test_clefs_know_their_line_their_number_and_whether_they_change(engrave: Engrave) -> None:
+def test_classes_of_clefs_depend_on_line_octave_and_position(engrave: Engrave) -> None:
     def clef(sign: str, line: int) -> str:
         return f"<attributes><clef><sign>{sign}</sign><line>{line}</line></clef></attributes>"
 
@@ -58,10 +58,10 @@ def test_clefs_know_their_line_their_number_and_whether_they_change(engrave: Eng
     assert [first[n] for n in ("gClef", "clef8", "cClefAltoChange", "cClefTenorChange", "fClefChange")] == [1] * 5
     assert first["gClefChange"] == 1
     box = {s.v1: b for s, b in zip(page.symbols, page.boxes, strict=True)}
-    assert box["clef8"][1] > box["gClef"][3] - 5  # the number hangs below the clef
+    assert box["clef8"][1] > box["gClef"][3] - 5  # the number is below the clef
 
 
-def test_noteheads_know_their_place_and_sound(engrave: Engrave) -> None:
+def test_noteheads_have_position_onset_duration_and_pitch(engrave: Engrave) -> None:
     page = engrave(build_score(note("B4", 8, "quarter") + note("C4", 16, "half") + note("G5", 8, "quarter")))
     heads = sorted((s for s in page.symbols if s.label.startswith("notehead")), key=lambda s: s.onset or 0)
     assert [(s.onset, s.duration, s.pitch, s.position, s.staff) for s in heads] == [
@@ -77,7 +77,7 @@ def test_noteheads_know_their_place_and_sound(engrave: Engrave) -> None:
     assert (line.staff, line.onset, line.element, line.notes) == (1, 1, "p1m1n2", ("p1m1n2",))
 
 
-def test_what_spans_notes_leads_to_them(engrave: Engrave) -> None:
+def test_slurs_and_hairpins_refer_to_their_notes(engrave: Engrave) -> None:
     start, stop = notations("<slur type='start' number='1'/>"), notations("<slur type='stop' number='1'/>")
     open_, close = direction("<wedge type='crescendo'/>"), direction("<wedge type='stop'/>")
     page = engrave(build_score(open_ + note("A4", 16, "half", start) + note("C5", 16, "half", stop) + close))
@@ -87,12 +87,12 @@ def test_what_spans_notes_leads_to_them(engrave: Engrave) -> None:
     assert labels(page)["dynamicCrescendoHairpin"] == 1
 
 
-def pieces(page: Page, label: str) -> list[Symbol]:
-    """What continues from an earlier system."""
+def continued_symbols(page: Page, label: str) -> list[Symbol]:
+    """Return the symbols that continue from an earlier system."""
     return [s for s in page.symbols if s.label == label and "spanning" in s.group.classes]
 
 
-def test_what_continues_on_the_next_system_is_the_same_element(engrave: Engrave) -> None:
+def test_symbols_that_continue_on_the_next_system_have_the_same_element(engrave: Engrave) -> None:
     start = direction("<wedge type='diminuendo'/>") + direction("<octave-shift type='down' size='8'/>")
     stop = direction("<wedge type='stop'/>") + direction("<octave-shift type='stop' size='8'/>")
     first = start + note("A5", 32, "whole", notations("<slur type='start' number='1'/>"))
@@ -100,17 +100,17 @@ def test_what_continues_on_the_next_system_is_the_same_element(engrave: Engrave)
     page = engrave(build_score(first, *[note("A5", 32, "whole")] * 28, last))
     origins = {"slur": "p1m1slur1", "dynamicDiminuendoHairpin": "p1m1wedge1", "ottavaBracket": "p1m1n1"}
     for label, element in origins.items():
-        assert pieces(page, label), label
-        assert all((s.element, s.onset, s.staff) == (element, 0, 1) for s in pieces(page, label))
-    assert all(s.notes == ("p1m1n1", "p1m30n1") for s in pieces(page, "slur"))
+        assert continued_symbols(page, label), label
+        assert all((s.element, s.onset, s.staff) == (element, 0, 1) for s in continued_symbols(page, label))
+    assert all(s.notes == ("p1m1n1", "p1m30n1") for s in continued_symbols(page, "slur"))
     assert labels(page)["dynamicCrescendoHairpin"] == 0
 
 
-def test_a_tie_over_the_end_of_a_system_leads_to_both_notes(engrave: Engrave) -> None:
+def test_a_tie_across_systems_refers_to_both_notes(engrave: Engrave) -> None:
     tied = notations("<tied type='stop'/><tied type='start'/>")
     page = engrave(build_score(*[note("A4", 32, "whole", tied)] * 30))
     heads = {s.element: s.onset for s in page.symbols if s.label.startswith("notehead")}
-    found = pieces(page, "tie")
+    found = continued_symbols(page, "tie")
     assert found
     for tie in found:
         before, after = tie.notes
@@ -132,7 +132,7 @@ def fingered(finger: str) -> str:
     ("measure", "missing"),
     [
         (note("A4", 32, "whole", "<notehead>diamond</notehead>"), ["0xe0d9"]),
-        (ADDED + note("A4", 20, "half", "<dot/>"), ["0xe08d"]),  # the plus
+        (ADDED + note("A4", 20, "half", "<dot/>"), ["0xe08d"]),  # the plus sign
         (direction("<dynamics><n/></dynamics>") + WHOLE, ["0xe526"]),
         (fingered("7"), ["0x37"]),
         (fingered("5"), []),
@@ -149,13 +149,13 @@ def test_glyphs_without_a_class_are_reported(engrave: Engrave, measure: str, mis
     assert page.complete == (not missing)
 
 
-@pytest.mark.parametrize("marks", [1, 2, 3, 4, 5])
-def test_tremolos_count_their_strokes(engrave: Engrave, marks: int) -> None:
-    shaken = note("A4", 32, "whole", notations(f"<ornaments><tremolo type='single'>{marks}</tremolo></ornaments>"))
-    assert labels(engrave(build_score(shaken)))[f"tremolo{marks}"] == 1
+@pytest.mark.parametrize("strokes", [1, 2, 3, 4, 5])
+def test_the_class_of_a_tremolo_is_its_number_of_strokes(engrave: Engrave, strokes: int) -> None:
+    tremolo = note("A4", 32, "whole", notations(f"<ornaments><tremolo type='single'>{strokes}</tremolo></ornaments>"))
+    assert labels(engrave(build_score(tremolo)))[f"tremolo{strokes}"] == 1
 
 
-def test_an_accidental_above_an_ornament_is_one(engrave: Engrave) -> None:
+def test_an_accidental_of_an_ornament_is_an_accidental(engrave: Engrave) -> None:
     trill = notations(
         "<ornaments><trill-mark/><accidental-mark placement='above'>natural</accidental-mark></ornaments>"
     )
@@ -165,7 +165,7 @@ def test_an_accidental_above_an_ornament_is_one(engrave: Engrave) -> None:
     assert page.complete
 
 
-def test_an_arpeggio_stands_upright_beside_its_chord(engrave: Engrave) -> None:
+def test_an_arpeggio_is_vertical_and_left_of_its_chord(engrave: Engrave) -> None:
     wavy = notations("<arpeggiate/>")
     page = engrave(build_score(note("C4", 32, "whole", wavy) + note("C6", 32, "whole", wavy, before="<chord/>")))
     boxes = {symbol.label: box for symbol, box in zip(page.symbols, page.boxes, strict=True)}
@@ -173,5 +173,5 @@ def test_an_arpeggio_stands_upright_beside_its_chord(engrave: Engrave) -> None:
     assert y1 - y0 > 4 * 20  # more than the height of the staff
     assert x1 - x0 < 20
     (arpeggio,) = (symbol for symbol in page.symbols if symbol.label == "arpeggiato")
-    assert arpeggio.element in ("p1m1n1", "p1m1n2")  # a note of its chord rather than the measure
+    assert arpeggio.element in ("p1m1n1", "p1m1n2")  # a note of its chord and not the measure
     assert x1 < min(box[0] for label, box in boxes.items() if label.startswith("notehead"))

@@ -22,18 +22,18 @@ def fill(label: str, group: Group) -> Symbol:
     return symbol
 
 
-def test_the_nearest_group_that_knows_decides() -> None:
+def test_the_innermost_group_with_an_event_is_used() -> None:
     stem = fill("stem", Group(("stem",), "", Group(("chord",), "c", STAFF)))
     assert (stem.onset, stem.staff, stem.notes) == (1.5, 2, ("n1", "n2"))
-    assert stem.element == "n1"  # the chord itself is not in the score, its first note is
+    assert stem.element == "n1"  # the chord has no id in the score, but its first note has
 
 
-def test_chords_are_their_notes() -> None:
+def test_chords_are_replaced_by_their_notes() -> None:
     slur = fill("slur", Group(("slur",), "slur", MEASURE))
     assert (slur.notes, slur.element, slur.onset) == (("n1", "n2", "n3"), "slur", 1)
 
 
-def test_rests_last_and_noteheads_are_of_one_note() -> None:
+def test_rests_have_a_duration_and_noteheads_one_note() -> None:
     rest = fill("rest8th", Group(("rest",), "r", STAFF))
     assert (rest.onset, rest.duration) == (5, 0.5)
     head = fill("noteheadBlackOnLine", Group(("notehead",), "", Group(("note",), "n2", Group(("chord",), "c"))))
@@ -45,7 +45,7 @@ def test_a_staff_has_a_number_and_no_onset() -> None:
     assert (staff.staff, staff.onset, staff.element) == (2, None, "m")
 
 
-def test_a_ledger_line_of_no_note_has_no_onset() -> None:
+def test_a_ledger_line_without_a_note_has_no_onset() -> None:
     staff = Group(("staff",), "t", MEASURE)
     events = EVENTS | {"t": Event("staff", onset=Fraction(4), staff=1)}
     line, clef = (
@@ -57,7 +57,7 @@ def test_a_ledger_line_of_no_note_has_no_onset() -> None:
     assert (clef.onset, clef.staff) == (4, 1)
 
 
-def test_what_is_known_stays() -> None:
-    symbol = Symbol("rest8th", "", [0], Group(("rest",), "r", STAFF), element="mine", onset=7.0, staff=1)
+def test_attributes_that_are_set_are_retained() -> None:
+    symbol = Symbol("rest8th", "", [0], Group(("rest",), "r", STAFF), element="e", onset=7.0, staff=1)
     fill_attributes(symbol, EVENTS, IDS)
-    assert (symbol.element, symbol.onset, symbol.staff) == ("mine", 7.0, 1)
+    assert (symbol.element, symbol.onset, symbol.staff) == ("e", 7.0, 1)

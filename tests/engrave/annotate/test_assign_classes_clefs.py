@@ -18,11 +18,11 @@ from entourage.engrave.render.outlines import Edges, fill_edges, rectangle
         (0xE0A4, 0, 5, ""),  # a notehead
     ],
 )
-def test_the_line_decides_between_c_clefs(code: int, position: int, lines: int, name: str) -> None:
+def test_the_class_of_a_c_clef_depends_on_its_line(code: int, position: int, lines: int, name: str) -> None:
     assert clef_class(code, position, lines) == name
 
 
-def test_numbers_are_those_of_their_glyphs() -> None:
+def test_octave_clefs_have_the_number_of_their_glyph() -> None:
     assert {CLEFS[code][1] for code in (0xE051, 0xE054)} == {"clef15"}
     assert {CLEFS[code][1] for code in (0xE052, 0xE053)} == {"clef8"}
 
@@ -33,8 +33,8 @@ def heights(edges: Edges) -> tuple[float, float]:
 
 @pytest.mark.parametrize("under", [True, False])
 @pytest.mark.parametrize("hole", [True, False])
-def test_a_number_is_cut_off_where_it_begins(under: bool, hole: bool) -> None:
-    """A G clef of 100 pixels an em with its line at 0, and a digit of 23.5 pixels that grows out of it, up or down."""
+def test_octave_clefs_are_split_between_clef_and_number(under: bool, hole: bool) -> None:
+    """A G clef of 100 pixels per em with its line at 0, connected to a digit of 23.5 pixels above or below."""
     start, end = (53.0, 76.5) if under else (-100.0, -123.5)
     far = -90.0 if under else 50.0
     outline = [(0, far), (30, far), (30, start), (20, start), (20, end), (10, end), (10, start), (0, start)]
@@ -42,7 +42,7 @@ def test_a_number_is_cut_off_where_it_begins(under: bool, hole: bool) -> None:
     if hole:
         edges.append(rectangle(12, min(start, end) + 4, 6, 16))
     clef, number = split_clef(np.concatenate(edges), "clefG", 0.0, 100.0)
-    # Without a hole the digit is as tall as digits are; else it begins an eighth of that beside the hole.
+    # Without a hole the height of the digit is assumed; otherwise the cut is an eighth of this height from the hole.
     cut = start if not hole else 57 - 23.5 / 8 if under else -103.5 + 23.5 / 8
     assert heights(clef) == pytest.approx(tuple(sorted((far, cut))))
     assert heights(number) == pytest.approx(tuple(sorted((cut, end))))

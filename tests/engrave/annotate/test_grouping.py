@@ -20,7 +20,7 @@ def v1(page: Page) -> Counter[str]:
     return Counter(symbol.v1 for symbol in page.symbols)
 
 
-def test_grace_notes_are_small_and_whole(engrave: Engrave) -> None:
+def test_grace_notes_consist_of_small_symbols_and_are_one_symbol(engrave: Engrave) -> None:
     slashed = note("A4", 0, "eighth", "<accidental>flat</accidental>", before="<grace slash='yes'/>")
     plain = note("F5", 0, "eighth", "<stem>down</stem>", before="<grace/>")
     page = engrave(build_score(slashed + note("A4", 16, "half") + plain + note("E5", 16, "half")))
@@ -36,7 +36,7 @@ def test_grace_notes_are_small_and_whole(engrave: Engrave) -> None:
     assert whole[3] >= head[3]
 
 
-def test_dynamics_are_letters_and_in_v1_words(engrave: Engrave) -> None:
+def test_dynamics_are_letters_and_in_v1_combined_symbols(engrave: Engrave) -> None:
     words = "".join(
         direction(f"<dynamics><{w}/></dynamics>") + note("A4", 8, "quarter") for w in ("pp", "sfz", "mf", "fp")
     )
@@ -59,7 +59,7 @@ def test_twelve_is_one_symbol_in_v1_only(engrave: Engrave) -> None:
     ("word", "names"),
     [("ffp", ["FF", "Piano"]), ("sffz", ["Sforzando1", "Forte"]), ("pppppp", ["PPPPP", "Piano"]), ("z", [])],
 )
-def test_words_that_v1_does_not_know_fall_into_parts_that_it_knows(word: str, names: list[str]) -> None:
+def test_dynamics_without_a_v1_class_are_split(word: str, names: list[str]) -> None:
     group, codes = Group(("dynam",)), {letter: code for code, letter in LETTERS.items()}
     marks = [Mark("glyph", np.empty((0, 4)), group, codes[letter]) for letter in word]
     symbols = [Symbol(f"dynamic{letter.upper()}", "", [i], group) for i, letter in enumerate(word)]
@@ -68,7 +68,7 @@ def test_words_that_v1_does_not_know_fall_into_parts_that_it_knows(word: str, na
     assert [i for symbol in found for i in symbol.marks] == list(range(len(word.rstrip("z"))))
 
 
-def test_digits_of_two_rows_or_two_signatures_are_not_one() -> None:
+def test_digits_of_two_rows_or_two_signatures_are_not_combined() -> None:
     here, there = Group(("meterSig",)), Group(("meterSig",))
     marks = [Mark("glyph", np.empty((0, 4)), here, y=y) for y in (0, 40, 40, 40)]
     symbols = [
@@ -80,7 +80,7 @@ def test_digits_of_two_rows_or_two_signatures_are_not_one() -> None:
     assert [s.v1 for s in symbols] == ["timeSig1", "timeSig2", "", ""]
 
 
-def test_a_grace_note_under_a_beam_is_no_symbol_of_its_own() -> None:
+def test_a_grace_note_under_a_beam_is_not_combined() -> None:
     owner = Group(("note",))
     beamed = [Mark("glyph", np.empty((0, 4)), Group(("notehead",), parent=owner), 0xE0A4)]
     assert combine_graces({owner: [0]}, beamed) == []

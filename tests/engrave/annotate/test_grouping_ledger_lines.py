@@ -23,7 +23,7 @@ def staff_line(x: float, y: float, staff: int, length: float = 1000.0, kind: str
 
 
 def attach(heads: dict[str, tuple[float, int, int]], *ledgers: tuple[float, float, int]) -> list[Symbol]:
-    """Attaches lines (x of their middle, y, staff) to heads (x of their middle, position, staff); returns the lines."""
+    """Attach lines (centre x, y, staff) to heads (centre x, position, staff) and return the lines."""
     marks = [staff_line(x, y, staff) for x, y, staff in LINES]
     staves = Staves(marks, EVENTS, 20.0)
     symbols = []
@@ -41,7 +41,7 @@ def attach(heads: dict[str, tuple[float, int, int]], *ledgers: tuple[float, floa
 
 
 @pytest.mark.parametrize(("position", "ys"), [(9, (-20.0, -40.0)), (8, (-20.0, -40.0)), (-8, (100.0, 120.0))])
-def test_all_lines_up_to_a_head_are_its_own(position: int, ys: tuple[float, float]) -> None:
+def test_all_lines_up_to_a_head_belong_to_it(position: int, ys: tuple[float, float]) -> None:
     for line in attach({"a": (100, position, 1), "b": (400, 2 * position, 1)}, *[(100, y, 1) for y in ys]):
         assert (line.notes, line.element, line.onset, line.staff) == (("a",), "a", 1, 1)
 
@@ -53,12 +53,12 @@ def test_a_chord_shares_its_lines_and_the_nearest_head_comes_first() -> None:
     assert (inner.element, inner.onset, outer.element, outer.onset) == ("b", 2, "c", 3)
 
 
-def test_heads_beside_it_within_the_staff_or_on_another_staff_do_not_count() -> None:
+def test_heads_at_other_positions_or_on_another_staff_are_ignored() -> None:
     others = {"a": (100.0, -6, 2), "b": (140.0, -6, 1), "c": (100.0, 4, 1)}
     (line,) = attach(others, (100, 100, 1))
     assert (line.notes, line.element, line.onset) == ((), "", None)
 
 
-def test_the_element_is_one_of_the_score() -> None:
+def test_the_element_is_a_note_with_an_id_in_the_score() -> None:
     (line,) = attach({"d": (100, 6, 1), "a": (100, 8, 1)}, (100, -20, 1))
     assert (line.notes, line.element, line.onset) == (("d", "a"), "a", 4)

@@ -28,16 +28,16 @@ def test_positions_are_steps_above_the_middle() -> None:
     assert staves().position(head(140, UPPER), 1)[1] == 5
 
 
-def test_a_single_line_counts_in_interlines() -> None:
+def test_positions_on_a_single_line_are_relative_to_the_interline() -> None:
     assert staves().position(head(290, LOWER), 2) == (1, 1)
 
 
-def test_a_mark_may_stand_on_another_staff_than_the_one_around_it() -> None:
+def test_a_mark_may_be_on_another_staff_than_its_group() -> None:
     assert staves().position(head(300, UPPER), 2) == (0, 1)
-    assert staves().position(head(140, UPPER), 7) == (0, 5)  # no staff of that number: the one around it
+    assert staves().position(head(140, UPPER), 7) == (0, 5)  # no staff of that number: that of its group
 
 
-def test_what_stands_on_no_staff_has_number_0() -> None:
+def test_marks_on_no_staff_have_number_0() -> None:
     assert [staves().number(head(0, around)) for around in (UPPER, LOWER, None)] == [1, 2, 0]
     assert staves().position(head(50, None), 0) == (0, 5)
     assert staves().staff_key(UPPER) == (MEASURE, 1)

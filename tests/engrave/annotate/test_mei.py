@@ -41,7 +41,7 @@ def test_notes_follow_each_other_in_time_across_measures() -> None:
     assert events["n"].onset == 3
 
 
-def test_tuplets_graces_and_spaces_take_their_time() -> None:
+def test_onsets_with_tuplets_grace_notes_and_spaces() -> None:
     triplet = "".join(f"<note xml:id='t{i}' dur='8'/>" for i in range(3))
     content = (
         f"<space dur='4'/><graceGrp><note xml:id='g' dur='8'/></graceGrp><tuplet num='3' numbase='2'>{triplet}</tuplet>"
@@ -53,25 +53,25 @@ def test_tuplets_graces_and_spaces_take_their_time() -> None:
     assert not events["g"].slashed
 
 
-def test_divisions_of_the_source_count_before_the_written_value() -> None:
+def test_divisions_of_the_source_have_priority_over_the_written_value() -> None:
     content = "<note xml:id='a' dur='4' dur.ppq='3'/><note xml:id='b' dur='4' dur.ppq='6'/>"
     events = read(measure(layer(content)), ppq="ppq='6'")
     assert (events["a"].duration, events["b"].onset, events["b"].duration) == (Fraction(1, 2), Fraction(1, 2), 1)
 
 
-def test_a_rest_of_a_measure_is_as_long_as_the_measure() -> None:
+def test_a_full_measure_rest_has_the_duration_of_the_measure() -> None:
     short = measure(layer("<mRest xml:id='r'/>") + layer("<note xml:id='a' dur='4'/>", 2))
     events = read(short + measure(layer("<mRest xml:id='q'/>"), "", "n"))
     assert events["r"].duration == 1
     assert (events["q"].onset, events["q"].duration) == (1, 3)
 
 
-def test_many_measures_of_rest_move_time_on() -> None:
+def test_a_multi_measure_rest_has_the_duration_of_its_measures() -> None:
     events = read(measure(layer("<multiRest xml:id='r' num='4'/>")) + measure(layer("<note xml:id='a' dur='4'/>")))
     assert (events["r"].duration, events["a"].onset) == (12, 12)
 
 
-def test_pitch_counts_accidentals_written_or_not_and_octave_lines() -> None:
+def test_pitches_include_sounding_accidentals_and_octave_lines() -> None:
     content = (
         "<note xml:id='a' pname='f' oct='4' accid.ges='s' dur='4'/>"
         "<note xml:id='b' pname='b' oct='4' dur='4'><accid xml:id='x' accid='f'/></note>"
@@ -82,14 +82,14 @@ def test_pitch_counts_accidentals_written_or_not_and_octave_lines() -> None:
     assert events["x"].notes == ("b",)
 
 
-def test_chords_share_onset_and_notes_may_stand_on_another_staff() -> None:
+def test_notes_of_a_chord_have_its_duration_and_may_be_on_another_staff() -> None:
     notes = "<note xml:id='a' pname='c' oct='4'/><note xml:id='b' staff='2' pname='e' oct='4'/>"
     events = read(measure(layer(f"<chord xml:id='k' dur='2'>{notes}</chord>")))
     assert events["k"].notes == ("a", "b")
     assert (events["a"].duration, events["a"].staff, events["b"].staff) == (2, 1, 2)
 
 
-def test_what_stands_beside_the_notes_begins_with_a_note_or_a_beat() -> None:
+def test_onsets_of_control_events_are_those_of_a_note_or_a_beat() -> None:
     content = layer("<note xml:id='a' dur='4'/><note xml:id='b' dur='4'/>")
     controls = "<slur xml:id='s' startid='#b' endid='#a'/><dynam xml:id='d' staff='1' tstamp='2.5'/>"
     events = read(measure(content, controls + "<hairpin xml:id='h' form='dim' tstamp='0'/>"))
@@ -107,7 +107,7 @@ def test_meters_change() -> None:
 
 
 @pytest.mark.parametrize("index", [1, 2])
-def test_notes_are_those_that_music21_reads(engraver: VerovioEngraver, index: int) -> None:
+def test_notes_equal_those_of_music21(engraver: VerovioEngraver, index: int) -> None:
     music21 = pytest.importorskip("music21")
     score = parse_score(compose(11, index), "composed")
     with warnings.catch_warnings():

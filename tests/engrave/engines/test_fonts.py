@@ -15,11 +15,11 @@ from entourage.engrave.options import FONTS, PageOptions
 from entourage.engrave.scores.archives import ScoreFile
 from entourage.engrave.scores.parsing import parse_score, read_score
 
-HEIGHTS = {0xE050: 1.75, 0xE240: 0.8}  # ems of what must look like a G clef and a flag
+HEIGHTS = {0xE050: 1.75, 0xE240: 0.8}  # ems of the G clef and the flag
 
 
 def square_font(path: Path, codes: tuple[int, ...] = (0xE0A4, 0xE0A2), heights: dict[int, float] | None = None) -> Path:
-    """A font all of whose glyphs are squares of a staff space (a quarter of an em), but for those of other heights."""
+    """Write a font whose glyphs are squares of a staff space (a quarter of an em), or rectangles of other heights."""
     heights = HEIGHTS if heights is None else heights
     tall = {f"uni{code:04X}": heights.get(code, 0.25) for code in (*codes, *heights)}
     builder = FontBuilder(2000, isTTF=False)
@@ -41,14 +41,14 @@ def square_font(path: Path, codes: tuple[int, ...] = (0xE0A4, 0xE0A2), heights: 
     return path
 
 
-def test_names_are_found_in_any_case() -> None:
+def test_names_are_case_insensitive() -> None:
     assert [font.name for font in find_fonts("all")] == list(FONTS)
     assert [font.name for font in find_fonts("leipzig, Leland")] == ["Leipzig", "Leland"]
     with pytest.raises(ValueError, match="'Comic' is unknown; expected one of Bravura"):
         find_fonts("Comic")
 
 
-def test_a_font_of_the_users_own_is_engraved(tmp_path: Path, score_path: Path) -> None:
+def test_a_custom_font_is_engraved(tmp_path: Path, score_path: Path) -> None:
     font = convert_font(square_font(tmp_path / "Square.otf"), tmp_path)
     page = next(VerovioEngraver(PageOptions(), font).engrave(read_score(ScoreFile("s", score_path))))
     heads = [box for s, box in zip(page.symbols, page.boxes, strict=True) if s.label.startswith("noteheadBlack")]
@@ -57,7 +57,7 @@ def test_a_font_of_the_users_own_is_engraved(tmp_path: Path, score_path: Path) -
         assert (x1 - x0, y1 - y0) == pytest.approx((20, 20), abs=1)
 
 
-def test_music_inside_text_is_of_the_users_font_too(tmp_path: Path) -> None:
+def test_music_inside_text_uses_the_custom_font(tmp_path: Path) -> None:
     metronome = direction("<metronome><beat-unit>quarter</beat-unit><per-minute>60</per-minute></metronome>")
     score = parse_score(build_score(metronome + note("A4", 32, "whole")), "s")
     glyphs = []
@@ -67,10 +67,10 @@ def test_music_inside_text_is_of_the_users_font_too(tmp_path: Path) -> None:
         assert page.unlabelled == ["0xeca5"]
         heights = [np.ptp(edges[:, [1, 3]]) for edges in page.unassigned]
         glyphs.append(any(height == pytest.approx(20, abs=0.1) for height in heights))  # the square, a space tall
-    assert glyphs == [True, False]  # without one of its own, the note is another font's
+    assert glyphs == [True, False]  # without a glyph in the font, that of another font is used
 
 
-def test_a_file_called_like_a_bundled_font_is_not_taken_for_it(tmp_path: Path, score_path: Path) -> None:
+def test_a_custom_font_with_the_name_of_a_bundled_font_is_renamed(tmp_path: Path, score_path: Path) -> None:
     font = convert_font(square_font(tmp_path / "Leipzig.otf"), tmp_path)
     assert font.name == "LeipzigCustom"
     page = next(VerovioEngraver(PageOptions(), font).engrave(read_score(ScoreFile("s", score_path))))
@@ -78,7 +78,7 @@ def test_a_file_called_like_a_bundled_font_is_not_taken_for_it(tmp_path: Path, s
     assert (x1 - x0, y1 - y0) == pytest.approx((20, 20), abs=1)  # a square, unlike Leipzig's
 
 
-def test_the_digest_is_that_of_outlines_and_anchors(tmp_path: Path) -> None:
+def test_the_digest_depends_on_outlines_and_anchors(tmp_path: Path) -> None:
     path = square_font(tmp_path / "Square.otf")
     digests = [convert_font(path, tmp_path).digest, convert_font(path).digest]
     anchors = {"noteheadBlack": {"stemUpSE": [0.5, 0.0]}}
@@ -89,7 +89,7 @@ def test_the_digest_is_that_of_outlines_and_anchors(tmp_path: Path) -> None:
     assert len({*digests}) == 3
 
 
-def test_metadata_beside_the_font_says_where_stems_meet(tmp_path: Path, score_path: Path) -> None:
+def test_stem_anchors_are_read_from_the_metadata_file(tmp_path: Path, score_path: Path) -> None:
     path = square_font(tmp_path / "Square.otf")
     anchors = {"noteheadBlack": {"stemUpSE": [0.5, 0.0], "stemDownNW": [0.5, 0.0]}}
     path.with_suffix(".json").write_text(json.dumps({"glyphsWithAnchors": anchors}))
@@ -97,7 +97,7 @@ def test_metadata_beside_the_font_says_where_stems_meet(tmp_path: Path, score_pa
     page = next(VerovioEngraver(PageOptions(), font).engrave(read_score(ScoreFile("s", score_path))))
     box = {(s.label[:4], s.element): b for s, b in zip(page.symbols, page.boxes, strict=True)}
     head, stem = box["note", "p1m1n1"], box["stem", "p1m1n1"]
-    assert stem[2] < head[2] - 5  # in the middle of the head, not at its right
+    assert stem[2] < head[2] - 5  # in the centre of the head, not at its right
 
 
 @pytest.mark.parametrize(
@@ -111,20 +111,20 @@ def test_metadata_beside_the_font_says_where_stems_meet(tmp_path: Path, score_pa
         ({0xE050: 1.75, 0xE240: 0.38}, r"U\+E240 is 0\.38 em tall"),
     ],
 )
-def test_other_glyphs_at_the_same_code_points_are_noticed(
+def test_other_glyphs_at_the_same_code_points_raise_an_error(
     tmp_path: Path, heights: dict[int, float], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
         convert_font(square_font(tmp_path / "Other.otf", heights=heights), tmp_path)
 
 
-def test_a_font_of_private_letters_is_refused(tmp_path: Path) -> None:
-    letters = Path(mpl.get_data_path()) / "fonts" / "ttf" / "STIXNonUni.ttf"  # it has something at U+E0A4
+def test_a_font_with_other_private_glyphs_raises_an_error(tmp_path: Path) -> None:
+    letters = Path(mpl.get_data_path()) / "fonts" / "ttf" / "STIXNonUni.ttf"  # it has a glyph at U+E0A4
     with pytest.raises(ValueError, match=r"expected 0\.15 to 0\.45 em, as the notehead of a SMuFL font"):
         convert_font(letters, tmp_path)
 
 
-def test_what_is_no_music_font_is_refused(tmp_path: Path) -> None:
+def test_text_fonts_and_other_files_raise_errors(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"no notehead at U\+E0A4"):
         convert_font(square_font(tmp_path / "Text.otf", (0x41,)), tmp_path)
     (tmp_path / "bad.otf").write_bytes(b"nothing")
@@ -133,15 +133,15 @@ def test_what_is_no_music_font_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("anchors", [1, {"noteheadBlack": 1}, {"noteheadBlack": {"stemUpSE": [0.5]}}])
-def test_what_is_no_metadata_is_refused(tmp_path: Path, anchors: object) -> None:
+def test_invalid_metadata_raises_an_error(tmp_path: Path, anchors: object) -> None:
     path = square_font(tmp_path / "Square.otf")
     for text in ("[]", json.dumps({"glyphsWithAnchors": anchors})):
         path.with_suffix(".json").write_text(text)
-        with pytest.raises(ValueError, match=r"Square\.json is no SMuFL metadata"):
+        with pytest.raises(ValueError, match=r"Square\.json: "):
             convert_font(path, tmp_path)
 
 
-def test_a_font_with_a_map_for_symbols_only_is_refused(tmp_path: Path) -> None:
+def test_a_font_with_a_symbol_encoding_only_raises_an_error(tmp_path: Path) -> None:
     path = square_font(tmp_path / "Symbol.otf")
     with TTFont(path) as font:
         for table in font["cmap"].tables:
@@ -150,20 +150,20 @@ def test_a_font_with_a_map_for_symbols_only_is_refused(tmp_path: Path) -> None:
         font.save(path)
     with TTFont(path) as font:
         assert font.getBestCmap() is None
-    with pytest.raises(ValueError, match=r"Symbol\.otf has no notehead at U\+E0A4; expected a SMuFL font"):
+    with pytest.raises(ValueError, match=r"Symbol\.otf: has no notehead at U\+E0A4; expected a SMuFL font"):
         convert_font(path, tmp_path)
 
 
 @pytest.mark.parametrize(
     ("table", "byte"), [("CFF ", b"\xff"), ("cmap", b"\xff"), ("head", b"\0"), ("hhea", b"\xff"), ("maxp", b"\xff")]
 )
-def test_damaged_tables_are_one_clear_line(tmp_path: Path, table: str, byte: bytes) -> None:
+def test_damaged_tables_raise_a_single_line(tmp_path: Path, table: str, byte: bytes) -> None:
     path = square_font(tmp_path / "Damaged.otf")
     with TTFont(path) as font:
         entry = font.reader.tables[table]
     data = bytearray(path.read_bytes())
     data[entry.offset : entry.offset + entry.length] = byte * entry.length
     path.write_bytes(data)
-    with pytest.raises(ValueError, match=r"Damaged\.otf cannot be read as a font: \S") as caught:
+    with pytest.raises(ValueError, match=r"Damaged\.otf: cannot be read as a font: \S") as caught:
         convert_font(path, tmp_path)
     assert "\n" not in str(caught.value)

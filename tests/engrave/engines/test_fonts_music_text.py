@@ -25,28 +25,28 @@ def folder(tmp_path: Path) -> Path:
 
 
 def write_custom_font(tmp_path: Path, *names: str) -> Path:
-    with zipfile.ZipFile(tmp_path / "Mine.zip", "w") as archive:
+    with zipfile.ZipFile(tmp_path / "Custom.zip", "w") as archive:
         for name in names:
             archive.writestr(name, glyph(100))
-    return tmp_path / "Mine.zip"
+    return tmp_path / "Custom.zip"
 
 
-def test_a_glyph_is_upright_and_an_em_is_one(folder: Path) -> None:
+def test_a_glyph_has_a_font_size_of_1_and_y_downwards(folder: Path) -> None:
     letter = MusicLetters(folder).letter(NOTE, "Bravura, serif")
     assert width(letter) == pytest.approx(0.2)
     assert letter.advance == pytest.approx(0.22)
     assert letter.edges[:, [1, 3]].min() == pytest.approx(-0.5)  # y downwards on the page
 
 
-def test_a_font_of_the_users_own_comes_first(folder: Path) -> None:
-    letters = MusicLetters(folder, write_custom_font(folder, "Mine/ECA5.xml"))
-    assert width(letters.letter(NOTE, "Mine")) == pytest.approx(0.1)
+def test_a_custom_font_has_priority(folder: Path) -> None:
+    letters = MusicLetters(folder, write_custom_font(folder, "Custom/ECA5.xml"))
+    assert width(letters.letter(NOTE, "Custom")) == pytest.approx(0.1)
     assert width(letters.letter(NOTE, "Bravura")) == pytest.approx(0.2)
 
 
-def test_what_a_font_lacks_is_taken_from_another(folder: Path) -> None:
-    assert width(MusicLetters(folder, write_custom_font(folder)).letter(NOTE, "Mine")) == pytest.approx(0.3)
-    assert width(MusicLetters(folder / "Leipzig").letter(NOTE, "../Bravura")) == 0  # a name is no path
-    blank = MusicLetters(folder).letter("\ueca3", "Mine")
+def test_glyphs_that_a_font_lacks_are_those_of_the_fallback_font(folder: Path) -> None:
+    assert width(MusicLetters(folder, write_custom_font(folder)).letter(NOTE, "Custom")) == pytest.approx(0.3)
+    assert width(MusicLetters(folder / "Leipzig").letter(NOTE, "../Bravura")) == 0  # a name is not a path
+    blank = MusicLetters(folder).letter("\ueca3", "Custom")
     assert (len(blank.edges), blank.advance > 0) == (0, True)
     assert len(MusicLetters().letter(NOTE, "Leipzig").edges) == 0

@@ -15,13 +15,13 @@ from entourage.engrave.scores.archives import ScoreFile
 from entourage.engrave.scores.parsing import Score, parse_score, read_score
 
 
-def test_without_lilypond_the_user_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_lilypond_raises_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lilypond", None)
     with pytest.raises(ValueError, match="LilyPond is not installed"):
         LilypondEngraver(PageOptions())
 
 
-def test_a_score_is_engraved_with_the_same_truth(score_path: Path) -> None:
+def test_a_score_is_engraved_with_its_annotations(score_path: Path) -> None:
     pytest.importorskip("lilypond")
     page = next(LilypondEngraver(PageOptions()).engrave(read_score(ScoreFile("s", score_path))))
     assert page.image.shape == (2668, 1894)
@@ -39,13 +39,13 @@ def test_a_score_is_engraved_with_the_same_truth(score_path: Path) -> None:
     assert abs(staff[3] - staff[1] - 80) <= 3
 
 
-def test_only_musicxml_is_taken() -> None:
+def test_other_notations_than_musicxml_raise_an_error() -> None:
     pytest.importorskip("lilypond")
-    with pytest.raises(ValueError, match="LilyPond takes MusicXML only"):
+    with pytest.raises(ValueError, match="a: is abc; expected MusicXML"):
         next(LilypondEngraver(PageOptions()).engrave(Score("a", "X:1", "abc")))
 
 
-def test_words_of_a_score_are_never_commands(tmp_path: Path) -> None:
+def test_texts_of_a_score_are_not_run_as_commands(tmp_path: Path) -> None:
     mark = tmp_path / "ran"
     command = f'}}#(system "touch {mark}"){{'
     escaped = command.replace('"', "&quot;")
@@ -58,17 +58,17 @@ def test_words_of_a_score_are_never_commands(tmp_path: Path) -> None:
     assert not set("#$\\{}%") & set(safe)
     assert "font-family" not in safe
     pytest.importorskip("lilypond")
-    with suppress(ValueError):  # LilyPond may well refuse it
+    with suppress(ValueError):  # LilyPond may reject it
         list(LilypondEngraver(PageOptions()).engrave(score))
     assert not mark.exists()
 
 
-def test_lilypond_is_given_up_well_before_its_worker() -> None:
+def test_timeouts_of_lilypond_are_shorter_than_that_of_a_task() -> None:
     assert sum(lilypond_module._TIMEOUTS.values()) <= 0.8 * pool._TASK_TIMEOUT
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="asks /proc")
-def test_what_takes_too_long_ends_with_all_that_it_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_timeout_kills_the_program_and_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "lilypond"
     program.write_text("#!/bin/sh\nsleep 60 &\necho $! > child\nwait\n")
     program.chmod(0o755)
@@ -78,16 +78,16 @@ def test_what_takes_too_long_ends_with_all_that_it_started(tmp_path: Path, monke
     with pytest.raises(ValueError, match="s: lilypond took longer than 1 s"):
         engraver._run("lilypond", [], tmp_path, Score("s", "", "musicxml"))
     child = Path("/proc", (tmp_path / "child").read_text().strip(), "stat")
-    for _ in range(100):  # the kernel takes a moment
+    for _ in range(100):  # the process ends asynchronously
         if not child.exists() or child.read_text().split()[2] == "Z":
             break
         time.sleep(0.02)
     else:
-        pytest.fail("the child lives on")
+        pytest.fail("the child is still running")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no /bin/sh")
-def test_a_program_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_of_a_program_contains_its_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "musicxml2ly"
     program.write_text("#!/bin/sh\necho first >&2\necho no such part >&2\nexit 3\n")
     program.chmod(0o755)

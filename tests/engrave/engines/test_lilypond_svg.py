@@ -35,7 +35,7 @@ def read(*grobs: str) -> tuple[list[Mark], list[Symbol]]:
     return marks, annotated.symbols
 
 
-def test_noteheads_know_everything() -> None:
+def test_noteheads_have_all_attributes() -> None:
     tags = {"onset": "3/8", "duration": "1/4", "pitch": "0 3 1/2", "log": "2", "position": "-3"}
     (mark,), (symbol,) = read(grob("NoteHead", path(), **tags))
     assert (symbol.label, symbol.v1) == ("noteheadBlackInSpace", "noteheadBlack")
@@ -44,7 +44,7 @@ def test_noteheads_know_everything() -> None:
     np.testing.assert_allclose([*low, *high], [200, 380, 220, 400])  # a staff space, y upwards in the font
 
 
-def test_unknown_objects_are_drawn_but_no_symbols() -> None:
+def test_unknown_objects_are_marks_but_not_symbols() -> None:
     marks, symbols = read(
         grob("MetronomeMark", path()), grob("LyricText", '<text font-size="2"><tspan>la</tspan></text>')
     )
@@ -52,7 +52,7 @@ def test_unknown_objects_are_drawn_but_no_symbols() -> None:
     assert symbols == []
 
 
-def test_pages_with_unknown_glyphs_say_so() -> None:
+def test_unknown_glyphs_are_listed() -> None:
     known = grob("NoteHead", path(), log="2")
     unknown = grob("Clef", path(), glyph="clefs.C", position="-4") + grob("BreathingSign", path())
     words = grob("LyricText", '<text font-size="2"><tspan>la</tspan></text>')
@@ -61,7 +61,7 @@ def test_pages_with_unknown_glyphs_say_so() -> None:
         assert annotated.unlabelled == expected
 
 
-def test_staves_are_counted_within_systems() -> None:
+def test_staves_are_numbered_within_systems() -> None:
     def staff(y: float) -> str:
         return grob(
             "StaffSymbol",

@@ -42,12 +42,12 @@ def symbols_of(kind: str, marks: list[Mark], **tags: str) -> list[Symbol]:
         ("SustainPedal", {"text": "*"}, "keyboardPedalUp"),
     ],
 )
-def test_tags_decide_the_class(kind: str, tags: dict[str, str], label: str) -> None:
+def test_tags_determine_the_class(kind: str, tags: dict[str, str], label: str) -> None:
     (symbol,) = symbols_of(kind, [mark()], **tags)
     assert symbol.label == label
 
 
-def test_digits_and_letters_are_told_apart() -> None:
+def test_digits_and_letters_are_separate_symbols() -> None:
     digits = [mark(0, 10), mark(12, 10), mark(6, 30)]
     assert [s.label for s in symbols_of("TimeSignature", digits, fraction="(12 . 8)")] == [
         "timeSig1",
@@ -58,7 +58,7 @@ def test_digits_and_letters_are_told_apart() -> None:
     assert [s.label for s in symbols_of("TupletNumber", [mark(), mark(9)], text="12")] == ["tuplet1", "tuplet2"]
 
 
-def test_the_music_is_in_quarter_notes() -> None:
+def test_times_are_in_quarter_notes() -> None:
     tags = {"onset": "3/8", "duration": "1/4", "pitch": "-1 6 -1/2", "log": "2", "position": "-3"}
     (head,) = symbols_of("NoteHead", [mark()], **tags)
     assert (head.onset, head.duration, head.pitch, head.midi, head.position) == (1.5, 1.0, "Bb3", 58, -3)
@@ -66,16 +66,16 @@ def test_the_music_is_in_quarter_notes() -> None:
     assert (grace.label, grace.duration) == ("noteheadBlackInSpaceSmall", 0.0)
 
 
-def test_a_character_without_a_class_moves_no_other() -> None:
+def test_a_character_without_a_class_does_not_affect_others() -> None:
     three = [mark(), mark(20), mark(40)]
     found = symbols_of("DynamicText", three, text="sfn")
     assert [(s.label, s.marks) for s in found] == [("dynamicS", [0]), ("dynamicF", [1])]
     found = symbols_of("Fingering", three, text="1-2")
     assert [(s.label, s.marks) for s in found] == [("fingering1", [0]), ("fingering2", [2])]
-    assert symbols_of("DynamicText", three, text="sf") == []  # something else is drawn
+    assert symbols_of("DynamicText", three, text="sf") == []  # the numbers of characters and marks differ
 
 
-def test_a_sum_of_beats_is_not_taken_for_a_fraction() -> None:
+def test_a_sum_of_beats_gives_no_symbols() -> None:
     drawn = [mark(0, 10), mark(12, 10), mark(24, 10), mark(12, 30)]  # 3 + 2 over 8
     assert symbols_of("TimeSignature", drawn, fraction="(5 . 8)") == []
 
@@ -86,7 +86,7 @@ def missing(kind: str, marks: list[Mark], **tags: str) -> list[str]:
     )
 
 
-def test_glyphs_without_a_class_are_named() -> None:
+def test_glyphs_without_a_class_are_listed() -> None:
     area = Mark("area", rectangle(0, 0, 9, 9), Group())
     assert missing("Clef", [mark()], glyph="clefs.C", text="") == ["Clef:clefs.C"]
     assert missing("DynamicText", [mark(), mark()], glyph="", text="n i") == ["DynamicText:ni"] * 2
@@ -95,7 +95,7 @@ def test_glyphs_without_a_class_are_named() -> None:
     assert missing("SystemStartBracket", [mark()]) == []
 
 
-def test_of_letters_only_signs_and_numbers_count() -> None:
+def test_only_signs_and_numbers_of_text_are_listed() -> None:
     def letter(character: str, kind: str) -> Mark:
         return Mark("letter", rectangle(0, 0, 9, 9), Group((kind,)), ord(character))
 
@@ -105,12 +105,12 @@ def test_of_letters_only_signs_and_numbers_count() -> None:
     assert missing("TupletNumber", [letter(":", "TupletNumber")], text="3:2") == []
 
 
-def test_what_has_no_class_is_no_symbol() -> None:
+def test_objects_without_a_class_give_no_symbols() -> None:
     assert symbols_of("LyricText", [mark()]) == []
     assert symbols_of("Rest", [mark()], log="-2") == []
 
 
-def test_staves_are_counted_within_systems() -> None:
+def test_staves_are_numbered_within_systems() -> None:
     marks = [mark(0, y) for y in (0, 180, 800, 980, 170)]
     symbols = [Symbol("staff", "", [i], Group()) for i in range(4)] + [Symbol("stem", "", [4], Group())]
     number_staves(symbols, marks, 20.0)

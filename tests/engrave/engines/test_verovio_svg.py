@@ -19,7 +19,7 @@ def bounding_box(mark: Mark) -> list[float]:
     return [*points.min(axis=0), *points.max(axis=0)]
 
 
-def test_a_glyph_stands_where_its_transforms_say() -> None:
+def test_transforms_of_a_glyph_are_applied() -> None:
     (mark,) = read(
         '<g class="note" id="n"><use xlink:href="#E0A4-x" transform="translate(50, 40) scale(0.2, 0.2)"/></g>'
     )
@@ -28,7 +28,7 @@ def test_a_glyph_stands_where_its_transforms_say() -> None:
     assert (mark.group.kind, mark.group.id) == ("note", "n")
 
 
-def test_a_group_may_be_turned() -> None:
+def test_a_group_may_be_rotated() -> None:
     (mark,) = read(
         '<g class="arpeg" transform="rotate(-90.000000 50,40)">'
         '<use xlink:href="#E0A4-x" transform="translate(150, 40) scale(0.2, 0.1)"/></g>'
@@ -37,7 +37,7 @@ def test_a_group_may_be_turned() -> None:
     assert bounding_box(mark) == pytest.approx([-5, -6, 15, 14])
 
 
-def test_groups_know_what_is_around_them() -> None:
+def test_groups_have_ancestors() -> None:
     (mark,) = read(
         '<g class="measure"><g class="staff"><g class="dots"><ellipse cx="0" cy="0" rx="40" ry="40"/></g></g></g>'
     )
@@ -59,7 +59,7 @@ def test_lines_rectangles_polygons_and_hairpins() -> None:
     np.testing.assert_allclose(pin.points, [[20, 20], [10, 21], [20, 22]])
 
 
-def test_a_slur_is_filled_and_its_pen_counts() -> None:
+def test_a_slur_is_an_area_that_includes_its_stroke() -> None:
     (slur,) = read('<path d="M0,0 C0,100 200,100 200,0 C200,120 0,120 0,0" stroke-width="10" stroke-linejoin="round"/>')
     assert slur.shape == "area"
     assert bounding_box(slur) == pytest.approx([9.5, 19.5, 30.5, 29.5], abs=0.2)
@@ -85,12 +85,12 @@ def test_text_is_set_letter_by_letter_and_anchored() -> None:
     assert read('<g class="syl"><text x="0" y="0"><tspan font-size="500px">   </tspan></text></g>') == []
 
 
-def test_what_is_hidden_is_not_drawn() -> None:
+def test_hidden_elements_give_no_marks() -> None:
     hidden = '<g class="section placeholder"><ellipse cx="0" cy="0" rx="9" ry="9"/></g>'
     assert read(hidden + '<g visibility="hidden"><rect x="0" y="0" width="9" height="9"/></g><title>x</title>') == []
 
 
-def test_a_piece_on_a_further_system_has_the_id_of_the_whole() -> None:
+def test_a_slur_on_a_later_system_has_the_id_of_its_first_part() -> None:
     first, alone, second = read(
         '<g class="slur" id="s1"><rect width="9" height="9"/></g><g class="slur"><rect width="9" height="9"/></g>'
         '<g class="slur id-s1 spanning"><rect width="9" height="9"/></g>'

@@ -1,1 +1,1 @@
-"""Classes, music and grouping of the marks on a page."""
+"""Classes, musical attributes and grouping of the marks on a page."""

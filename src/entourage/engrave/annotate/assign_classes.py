@@ -1,11 +1,8 @@
-"""Clefs: which clef a glyph is, and where the number of an octave clef begins.
+"""Classification of marks into symbols, and their musical attributes: onset, duration, staff, notes, score element.
 
-What the music says of a symbol: when, on which staff, for which notes, and where it comes from in the score.
-
-From marks to symbols: what each mark is, given the group it stands in and what the music says there.
-
-Context decides, never the shape alone. The engraver's groups tell a staccato from an augmentation dot; the size tells
-grace notes from others; the staff lines tell a notehead on a line from one in a space.
+The class of a mark depends on its context, never on its shape alone. A dot is a staccato or an augmentation dot
+according to its group in the engraver's output, small glyphs belong to grace notes, and noteheads are on a line or in
+a space according to the staff lines.
 """
 
 from __future__ import annotations
@@ -25,7 +22,7 @@ from entourage.engrave.render.marks import AnnotatedMarks, Group, Mark, Symbol
 from entourage.engrave.render.outlines import Edges, rings, split_at
 from entourage.symbols import CLASSES, EXTENDED_IDS
 
-CLEFS = {  # code point: (clef, number on it)
+CLEFS = {  # code point: (clef, octave number attached to it)
     **{0xE050: ("clefG", ""), 0xE051: ("clefG", "clef15"), 0xE052: ("clefG", "clef8")},
     **{0xE053: ("clefG", "clef8"), 0xE054: ("clefG", "clef15"), 0xE07A: ("clefG", "")},
     **{0xE05C: ("clefC", ""), 0xE05D: ("clefC", "clef8"), 0xE07B: ("clefC", "")},
@@ -33,20 +30,23 @@ CLEFS = {  # code point: (clef, number on it)
     **{0xE065: ("clefF", "clef8"), 0xE066: ("clefF", "clef15"), 0xE07C: ("clefF", "")},
     **{0xE069: ("clefUnpitchedPercussion", ""), 0xE06A: ("clefUnpitchedPercussion", "")},
 }
-CLEF_CHANGES = {"clefG": "gClefChange", "clefF": "fClefChange"}  # what V1 calls a clef within a line
+CLEF_CHANGES = {"clefG": "gClefChange", "clefF": "fClefChange"}  # classes of V1 for clefs within a system
 CLEF_CHANGES |= {"clefCAlto": "cClefAltoChange", "clefCTenor": "cClefTenorChange"}
-# Where an outline above, or below, is not the clef's own any more, in ems from its line.
+# Vertical extent of each clef in ems from its line, y downwards; outlines beyond it belong to the octave number.
 _CLEF_EXTENTS = {"clefG": (-1.0, 0.53), "clefF": (-0.22, 0.49), "clefCAlto": (-0.49, 0.49), "clefCTenor": (-0.49, 0.49)}
-_DIGIT_HEIGHT = 0.235  # ems of the digits
+_DIGIT_HEIGHT = 0.235  # ems
 
 
 def clef_class(code: int, position: int, lines: int = 5) -> str:
-    """The class of a clef, or nothing if it has none, as soprano, mezzo-soprano and baritone clefs.
+    """Return the class of a clef.
 
     Args:
-        code: its code point.
-        position: of its line, in steps above the middle of the staff.
-        lines: how many lines the staff has.
+        code: code point of the glyph.
+        position: position of the clef's line, in steps above the middle of the staff.
+        lines: number of lines of the staff.
+
+    Returns:
+        The class; "" for clefs without one (soprano, mezzo-soprano and baritone clefs).
     """
     name, _ = CLEFS.get(code, ("", ""))
     if name != "clefC":
@@ -55,24 +55,25 @@ def clef_class(code: int, position: int, lines: int = 5) -> str:
 
 
 def split_clef(edges: Edges, clef: str, y: float, scale: float) -> tuple[Edges, Edges]:
-    """An octave clef is one glyph but two symbols: it is cut where the number begins.
+    """Split the glyph of an octave clef into its two symbols: the clef and the octave number.
 
-    That is just beyond the holes of an 8; a 15 has none, but all digits are about as tall.
+    The cut is just beyond the holes of an 8. A 15 has no holes, so its height is assumed, which is similar for all
+    digits.
 
     Args:
-        edges: the outline in pixels, shape (n, 4).
-        clef: its class.
-        y: of its line.
-        scale: pixels an em.
+        edges: outline in pixels, shape (n, 4).
+        clef: class of the clef.
+        y: vertical position of the clef's line in pixels.
+        scale: pixels per em.
 
     Returns:
-        The outlines of the clef and of its number.
+        The outlines of the clef and of the number.
     """
     above, below = (y + reach * scale for reach in _CLEF_EXTENTS[clef])
     heights = [(ring[:, 1].min(), ring[:, 1].max()) for ring in rings(edges)]
     top, bottom = min(low for low, _ in heights), max(high for _, high in heights)
     digit_height = _DIGIT_HEIGHT * scale
-    if bottom - below > above - top:  # the number hangs below
+    if bottom - below > above - top:  # the number is below the clef
         edges_beyond = [low for low, _ in heights if low > below]
         upper, lower = split_at(edges, min(edges_beyond) - digit_height / 8 if edges_beyond else bottom - digit_height)
         return upper, lower
@@ -82,12 +83,12 @@ def split_clef(edges: Edges, clef: str, y: float, scale: float) -> tuple[Edges, 
 
 
 def fill_attributes(symbol: Symbol, events: Mapping[str, Event], ids: Collection[str]) -> None:
-    """Completes a symbol by its own event, or that of the nearest group that has one.
+    """Fill in the missing attributes of a symbol from the events of its group and of the groups around it.
 
     Args:
-        symbol: what is known already stays.
-        events: what the music says, by id.
-        ids: the ids of the score's elements, to which symbols lead back.
+        symbol: the symbol, modified in place; attributes that are set are retained.
+        events: musical events by id.
+        ids: ids of the elements of the score, one of which becomes the symbol's `element`.
     """
     for group in symbol.group.ancestors():
         if not symbol.element and group.id in ids and group.kind != "measure":
@@ -102,14 +103,15 @@ def fill_attributes(symbol: Symbol, events: Mapping[str, Event], ids: Collection
     if symbol.group.kind == "notehead" and (note := symbol.group.closest("note")):
         symbol.notes = (note.id,)
     if not symbol.element:
-        measure = symbol.group.closest("measure")  # the first part's; nothing better for what has no note
+        measure = symbol.group.closest("measure")  # that of the first part; used for symbols without notes
         nearest = [*symbol.notes, measure.id if measure else ""]
         symbol.element = next((element for element in nearest if element in ids), "")
 
 
 def _copy_event(symbol: Symbol, event: Event, kind: str, events: Mapping[str, Event]) -> None:
-    """What a group of that kind says, where groups within it have said nothing."""
-    ignored = ("measure", "staff") if symbol.label == "legerLine" else ("measure",)  # a line of no note has no onset
+    """Copy the attributes of a group's event that inner groups have not set."""
+    # A ledger line without a note has no onset.
+    ignored = ("measure", "staff") if symbol.label == "legerLine" else ("measure",)
     if symbol.onset is None and event.onset is not None and kind not in ignored:
         symbol.onset = float(event.onset)
     if not symbol.notes and kind not in ("staff", "layer", "measure"):
@@ -120,25 +122,25 @@ def _copy_event(symbol: Symbol, event: Event, kind: str, events: Mapping[str, Ev
 
 
 def _notes_of(element_id: str, events: Mapping[str, Event]) -> tuple[str, ...]:
-    """The notes of a chord, or a note itself."""
+    """Return the ids of the notes of a chord; for a note, its own id."""
     event = events.get(element_id)
     return event.notes if event and event.kind == "chord" and event.notes else (element_id,)
 
 
-_MAX_SMALL_SCALE = 0.93  # of the normal size of glyphs
+_MAX_SMALL_SCALE = 0.93  # relative to the normal size of glyphs
 _HEADS = {0xE0A4: "Black", 0xE0A3: "Half", 0xE0A2: "Whole", 0xE0A0: "DoubleWhole", 0xE0A1: "DoubleWhole"}
 _ACCIDENTALS = {0xE260: "Flat", 0xE261: "Natural", 0xE262: "Sharp", 0xE263: "DoubleSharp", 0xE264: "DoubleFlat"}
 _LINES = {"slur": "slur", "tie": "tie", "lv": "tie", "beam": "beam", "beamSpan": "beam", "fTrem": "beam"}
 _TIMES = {0xE08A: "timeSigCommon", 0xE08B: "timeSigCutCommon"}
 _TIMES |= {0xE080 + digit: f"timeSig{digit}" for digit in range(10)}
-# Glyphs that belong to a symbol, or to a line, without being a symbol.
+# Glyphs that belong to a symbol or a line but have no class.
 _IGNORED_GLYPHS = {0xE26A, 0xE26B, 0xE26C, 0xE26D, 0xE51A, 0xE51B}  # parentheses and brackets
 _IGNORED_GLYPHS |= {0xE59D, 0xE59E, 0xEAA4}  # the wavy line after a trill
-_IGNORED_GLYPHS |= {0xE003, 0xE004}  # the ends of a bracket before a group of staves
+_IGNORED_GLYPHS |= {0xE003, 0xE004}  # the ends of a system bracket
 _BY_CONTEXT = ("notehead", "keyF", "keyN", "keyS", "accidental", "clef", "timeSig", "fingering", "dynamic", "grace")
 _BY_GLYPH = {
     code: name
-    for name, symbol in reversed(CLASSES.items())  # so that the plain class comes after, and replaces, the small one
+    for name, symbol in reversed(CLASSES.items())  # so that the normal class replaces the small one
     for code in symbol.smufl
     if name in EXTENDED_IDS and not name.startswith(_BY_CONTEXT)
 }
@@ -147,13 +149,16 @@ _BY_GLYPH = {
 def assign_classes(
     marks: list[Mark], events: Mapping[str, Event], ids: Iterable[str], interline: float
 ) -> AnnotatedMarks:
-    """The symbols on a page.
+    """Assign classes and musical attributes to the marks of a page.
 
     Args:
-        marks: what is drawn; a mark that is two symbols is split here, and its second half appended.
-        events: what the music says, by id.
-        ids: the ids of the score's elements, to which symbols lead back.
+        marks: marks of the page. A mark that consists of two symbols is split in place: the second is appended.
+        events: musical events by id.
+        ids: ids of the elements of the score, one of which becomes the `element` of each symbol.
         interline: pixels between staff lines.
+
+    Returns:
+        The symbols, and the code points of glyphs without a class.
     """
     return _ClassAssigner(marks, events, frozenset(ids), interline).run()
 
@@ -165,7 +170,7 @@ class _ClassAssigner:
         self.ids = ids
         self.interline = interline
         self.symbols: list[Symbol] = []
-        self.joined: dict[tuple[str, object], Symbol] = {}  # symbols of many marks, by their group
+        self.joined: dict[tuple[str, object], Symbol] = {}  # symbols of several marks, by label and group
         self.graces: dict[Group, list[int]] = {}
         self.staves = Staves(marks, events, interline)
         self.rules: dict[str, Callable[[int, Mark], object]] = {
@@ -207,7 +212,7 @@ class _ClassAssigner:
         return AnnotatedMarks(self.symbols, self._unlabelled())
 
     def _unlabelled(self) -> list[str]:
-        """The glyphs that no rule has taken, whatever the reason: the page is not complete with them."""
+        """Return the code points of the glyphs to which no rule applies; a page with any is not complete."""
         assigned = {i for symbol in self.symbols for i in symbol.marks}
         return [hex(mark.code) for i, mark in enumerate(self.marks) if i not in assigned and _is_music(mark)]
 
@@ -218,7 +223,7 @@ class _ClassAssigner:
         return symbol
 
     def _join(self, i: int, mark: Mark, label: str, key: object = None) -> None:
-        """All marks of a group, or of a key, are one symbol."""
+        """Add a mark to the symbol of its group, or of a key."""
         joined_key = (label, mark.group if key is None else key)
         if joined_key in self.joined:
             self.joined[joined_key].marks.append(i)
@@ -292,7 +297,7 @@ class _ClassAssigner:
             (x0, _), (x1, _) = mark.points[0], mark.points[-1]
             if abs(x1 - x0) < self.interline / 4:
                 self._add(i, mark, "stem")
-            self._grace(i, mark)  # what slants is the stroke through a grace note
+            self._grace(i, mark)  # slanted lines are strokes through grace notes
         elif mark.shape == "glyph":
             self._glyph(i, mark)
 
@@ -327,7 +332,7 @@ class _ClassAssigner:
             self._add(i, mark, "", "restMaxima")
         elif mark.code == 0xE4E1:
             self._add(i, mark, "", "restLonga")
-        elif mark.code in _ACCIDENTALS:  # above or below an ornament
+        elif mark.code in _ACCIDENTALS:  # of an ornament
             self._accidental(i, mark)
 
     def _area(self, i: int, mark: Mark) -> None:
@@ -336,15 +341,15 @@ class _ClassAssigner:
             self._add(i, mark, _LINES[kind])
         elif kind == "multiRest":
             self._join(i, mark, "restHBar")
-        elif kind == "barLine" and len(mark.edges) > 8:  # dots of a repeat sign, where they are not glyphs
+        elif kind == "barLine" and len(mark.edges) > 8:  # dots of a repeat sign that are not glyphs
             self._add(i, mark, "repeatDot")
 
 
 def _is_music(mark: Mark) -> bool:
-    """A glyph of the music, also one inside text, or a finger that is written as text."""
+    """Return whether a mark is a music glyph, also inside text, or a fingering that is set as text."""
     if mark.shape == "glyph":
         return mark.code not in _IGNORED_GLYPHS
     if mark.shape != "letter":
         return False
-    signs = 0xE000 <= mark.code <= 0xF8FF or 0x2669 <= mark.code <= 0x266F  # SMuFL's, and those of Unicode
+    signs = 0xE000 <= mark.code <= 0xF8FF or 0x2669 <= mark.code <= 0x266F  # of SMuFL; of Unicode
     return (signs and mark.code not in _IGNORED_GLYPHS) or (mark.group.kind == "fing" and chr(mark.code).isalnum())

@@ -1,9 +1,4 @@
-"""Symbols made of others: dynamics and time signatures that V1 counts as one, and grace notes as a whole.
-
-Where the lines of staves run, and how far above the middle of its staff a mark stands.
-
-Which notes ledger lines are for: the engraver draws them staff by staff, apart from the notes.
-"""
+"""Symbols that depend on other symbols: combined dynamics, time signatures and grace notes; staves and ledger lines."""
 
 from __future__ import annotations
 
@@ -18,7 +13,7 @@ LETTERS = {0xE520: "p", 0xE521: "m", 0xE522: "f", 0xE523: "r", 0xE524: "s", 0xE5
 
 
 def combine_dynamics(symbols: Sequence[Symbol], marks: Sequence[Mark]) -> list[Symbol]:
-    """Letters that stand together are one dynamic in V1; what V1 has no name for falls into parts that it has."""
+    """Combine the letters of each dynamic to classes of V1; a dynamic without a class is split into several."""
     letters_by_group: dict[Group, list[Symbol]] = {}
     for symbol in symbols:
         if symbol.group.kind == "dynam" and marks[symbol.marks[0]].code in LETTERS:
@@ -33,7 +28,7 @@ def combine_dynamics(symbols: Sequence[Symbol], marks: Sequence[Mark]) -> list[S
 
 
 def combine_times(symbols: Sequence[Symbol], marks: Sequence[Mark]) -> list[Symbol]:
-    """12 and 16 are one symbol in V1, and their digits are none there."""
+    """Combine 12 and 16 in time signatures: V1 has a class for each, but no symbols for their digits."""
     digits = [s for s in symbols if s.label.startswith("timeSig") and s.group.kind == "meterSig"]
     combined = []
     for first, second in pairwise(digits):
@@ -46,11 +41,14 @@ def combine_times(symbols: Sequence[Symbol], marks: Sequence[Mark]) -> list[Symb
 
 
 def combine_graces(graces: Mapping[Group, list[int]], marks: Sequence[Mark]) -> list[Symbol]:
-    """A grace note with a flag of its own is also one symbol, which holds head, stem, flag and stroke.
+    """Combine head, stem, flag and stroke of each grace note with a flag to an additional symbol.
 
     Args:
-        graces: the marks of each grace note or chord.
+        graces: indices of the marks of each grace note or chord.
         marks: all marks of the page.
+
+    Returns:
+        The additional symbols.
     """
     combined = []
     for group, indices in graces.items():
@@ -58,7 +56,7 @@ def combine_graces(graces: Mapping[Group, list[int]], marks: Sequence[Mark]) -> 
         if not flags:
             continue
         lines = [marks[i].points for i in indices if marks[i].shape == "line"]
-        stroke = any(abs(line[0, 0] - line[-1, 0]) > 1 for line in lines)  # a stem is upright
+        stroke = any(abs(line[0, 0] - line[-1, 0]) > 1 for line in lines)  # a stem is vertical
         name = "Acciaccatura" if stroke else "Appoggiatura"
         label = f"graceNote{name}Stem{'Up' if marks[flags[0]].code % 2 == 0 else 'Down'}"
         combined.append(Symbol(label, label, indices, group))
@@ -69,11 +67,11 @@ StaffKey = tuple[Group | None, int]  # a measure, and the number of a staff in i
 
 
 class Staves:
-    """The staff lines of a page, measure by measure.
+    """The staff lines of a page by measure.
 
     Args:
-        marks: what is drawn.
-        events: what the music says, by id.
+        marks: marks of the page.
+        events: musical events by id.
         interline: pixels between staff lines, for staves of a single line.
     """
 
@@ -86,20 +84,20 @@ class Staves:
                 self._lines.setdefault(self.staff_key(mark.group), []).append(mark.y)
 
     def staff_key(self, staff: Group | None) -> StaffKey:
-        """The measure and the number of a staff."""
+        """Return the measure and the number of a staff."""
         if staff is None:
             return None, 0
         event = self.events.get(staff.id)
         return staff.closest("measure"), event.staff if event else 0
 
     def number(self, mark: Mark) -> int:
-        """The number of the staff that a mark stands on, from 1; 0 if it stands on none."""
+        """Return the number of a mark's staff, from 1; 0 if it is on no staff."""
         return self.staff_key(mark.group.closest("staff"))[1]
 
     def position(self, mark: Mark, number: int) -> tuple[int, int]:
-        """Steps above the middle of the staff of that number, and how many lines the staff has."""
+        """Return a mark's steps above the middle of the staff with a number, and the number of lines of the staff."""
         lines = self._lines.get((mark.group.closest("measure"), number))
-        if not lines:  # a number that does not occur here: the staff around the mark
+        if not lines:  # the measure has no staff of this number: use that of the mark
             lines = self._lines.get(self.staff_key(mark.group.closest("staff")))
         if not lines:
             return 0, 5
@@ -115,17 +113,18 @@ def attach_ledgers(
     events: Mapping[str, Event],
     ids: Collection[str],
 ) -> None:
-    """Leads each ledger line to the noteheads that need it: those on it, and those beyond it at the same place.
+    """Assign notes, onset and element to ledger lines, which the engraver draws per staff and without their notes.
 
-    The notes of a chord share the lines nearest to the staff, so a line may have several notes. The one nearest to it
-    comes first, and the line has its onset and element. Lines of rests, or of notes that are not drawn, lead to none.
+    The notes of a line are those whose heads are on it, or beyond it at the same horizontal position. Notes of a chord
+    share the lines nearest to the staff, so a line may have several notes. The nearest note is first; it determines
+    onset and element. Lines of rests and of hidden notes have no notes.
 
     Args:
-        symbols: of the page; heads know their staff and position.
-        marks: what they are made of.
-        staves: the staff lines of the page.
-        events: what the music says, by id.
-        ids: the ids of the score's elements, to which symbols lead back.
+        symbols: symbols of the page, modified in place; noteheads have staff and position.
+        marks: marks of the page.
+        staves: staff lines of the page.
+        events: musical events by id.
+        ids: ids of the elements of the score.
     """
     heads: dict[StaffKey, list[Symbol]] = {}
     lines = []
@@ -154,6 +153,6 @@ def _is_beyond(head: Symbol, line: int) -> bool:
 
 
 def _crosses(line: Mark, head: Mark) -> bool:
-    """The middle of the head is above, on or below the line."""
+    """Return whether the horizontal centre of a notehead is within the extent of the line."""
     middle = (head.edges[:, 0].min() + head.edges[:, 0].max()) / 2
     return bool(line.points[:, 0].min() <= middle <= line.points[:, 0].max())

@@ -1,6 +1,6 @@
-"""What the notation means: onset, duration, pitch and staff of everything in an MEI document, by its id.
+"""Musical events of an MEI document by id: onset, duration, pitch and staff.
 
-Times are in quarter notes from the beginning of the score as it is written, without repeats played out.
+Times are in quarter notes from the beginning of the score as written; repeats are not expanded.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ _CONTAINERS = {
 
 @dataclass(frozen=True)
 class Event:
-    """What is known of one element.
+    """An element of an MEI document that has a time.
 
     Attributes:
-        kind: its MEI name.
-        onset: when it begins, in quarter notes, or None.
-        duration: how long it lasts, in quarter notes; 0 for grace notes, None where it has none.
-        staff: the staff it stands on, from 1; 0 if none is said.
-        pitch: such as "F#4", for notes.
-        midi: the pitch as a number, 60 for C4.
-        grace: "acc", "unacc", ... for grace notes.
-        slashed: the stem of a grace note is crossed.
-        notes: ids of the notes that it belongs to.
-        form: "cres", "dim", "up", "down", ...: what tells kinds of the same element apart.
+        kind: name of the element.
+        onset: onset in quarter notes, or None.
+        duration: duration in quarter notes; 0 for grace notes, None for elements without a duration.
+        staff: number of the staff, from 1; 0 if the document states none.
+        pitch: pitch of a note, such as "F#4", else "".
+        midi: MIDI number of the pitch, 60 for C4, or None.
+        grace: kind of a grace note, such as "acc" or "unacc", else "".
+        slashed: whether the stem of a grace note has a stroke.
+        notes: ids of the notes to which the element belongs.
+        form: variant of the element, such as "cres", "dim", "up" or "down", or "".
     """
 
     kind: str
@@ -65,7 +65,7 @@ class Event:
 
 @dataclass
 class _State:
-    """What holds from one measure to the next."""
+    """Values that persist from one measure to the next."""
 
     time: Fraction = Fraction(0)
     meter: tuple[int, int] = (4, 4)
@@ -78,12 +78,15 @@ class _State:
 
 
 def read_events(mei: str) -> dict[str, Event]:
-    """Everything that has an id and a place in time.
+    """Read the events of a score.
 
     Args:
-        mei: an MEI document, as Verovio writes it.
+        mei: MEI document as written by Verovio.
+
+    Returns:
+        The elements that have an id and a time, by id.
     """
-    root = parse_xml(mei.encode(), ids=False)  # there are thousands
+    root = parse_xml(mei.encode(), ids=False)  # there are thousands of ids
     state = _State()
     for element in root.iter("{*}score"):
         _section(element, state)
@@ -120,7 +123,7 @@ def _definition(element: etree._Element, state: _State) -> None:
 
 def _measure(measure: etree._Element, state: _State) -> None:
     lengths: list[Fraction] = []
-    full_measure: list[tuple[str, Event]] = []  # rests that last as long as the measure does
+    full_measure: list[tuple[str, Event]] = []  # rests of the length of the measure
     number = measure.get(_ID, "")
     state.events[number] = Event("measure", state.time)
     for staff in measure.iter("{*}staff"):
@@ -142,7 +145,7 @@ def _measure(measure: etree._Element, state: _State) -> None:
 
 
 def _control_event(element: etree._Element, state: _State) -> Event:
-    """A slur, dynamic, hairpin...: it begins with the note it starts at, or at a beat of its measure."""
+    """Return the event of a slur, dynamic, hairpin and so on: its onset is that of its first note or of a beat."""
     ids = [element.get(name, "")[1:] for name in ("startid", "endid")]
     ids += [word[1:] for word in element.get("plist", "").split()]
     notes = tuple(i for i in ids if i)
@@ -160,7 +163,7 @@ def _control_event(element: etree._Element, state: _State) -> Event:
 
 
 class _Layer:
-    """Reads one layer of one staff in one measure, moving along in time."""
+    """Reader of one layer of one staff in one measure."""
 
     def __init__(self, state: _State, staff: int, full_measure: list[tuple[str, Event]]) -> None:
         self.state = state
@@ -172,7 +175,7 @@ class _Layer:
         self.timed = False
 
     def read(self, element: etree._Element) -> Fraction | None:
-        """Reads the layer; returns its length, or None if that is the length of the measure, whatever it is."""
+        """Read the layer and return its length; None if it contains full-measure rests only."""
         self._read_children(element)
         return self.offset if self.timed else None
 
@@ -240,7 +243,7 @@ class _Layer:
 
 
 def _pitch(note: etree._Element) -> tuple[str, int | None]:
-    """The pitch that sounds (before any transposition of the instrument), as a name and as a number."""
+    """Return name and MIDI number of the sounding pitch, before any transposition of the instrument."""
     step, octave = note.get("pname"), note.get("oct.ges") or note.get("oct")
     if step is None or octave is None:
         return "", None

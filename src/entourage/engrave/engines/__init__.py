@@ -1,1 +1,1 @@
-"""Engravers (Verovio and LilyPond) and their fonts."""
+"""Engravers (Verovio and LilyPond) and fonts."""

@@ -1,10 +1,8 @@
-"""Music fonts: those that come with Verovio, and any SMuFL font of the user's.
+"""Fonts: Verovio's music fonts, custom SMuFL fonts, and outlines of text.
 
-Text as outlines: lyrics, titles and fingerings are drawn by the same rasteriser as the music.
-
-The letters are those of STIX, a Times that matplotlib carries, so that a page looks the same on every machine.
-
-Music inside text, such as the note of a metronome mark: glyphs of music fonts, set like letters.
+Lyrics, titles and fingerings are outlines as the music is, rendered by the same rasteriser. The text font is STIX, a
+typeface similar to Times that matplotlib contains, so that pages are equal on all machines. Music glyphs inside text,
+such as the note of a metronome mark, come from the music fonts.
 """
 
 from __future__ import annotations
@@ -31,21 +29,25 @@ from entourage.io.files import atomic_path
 from entourage.io.safe_formats import parse_xml
 
 _SMUFL = range(0xE000, 0xF400)
-_EM = 1000  # Verovio's units
-# Glyphs with their height in ems, of which a staff has one: a notehead is a space tall, a G clef some seven.
+_EM = 1000  # units per em in Verovio's font files
+# Minimum and maximum height in ems: a staff is 1 em (four spaces) tall, a notehead one space, a G clef seven spaces.
 _GLYPH_HEIGHTS = {0xE0A4: ("notehead", 0.15, 0.45), 0xE050: ("G clef", 1.0, 2.5), 0xE240: ("flag", 0.4, 1.5)}
-_Outline = tuple[str, tuple[float, float, float, float], float]  # as SVG, its box and its advance, in Verovio's units
+_Outline = tuple[str, tuple[float, float, float, float], float]  # SVG path, box and advance width, in Verovio's units
 
 
 def find_fonts(names: str, folder: Path | None = None) -> tuple[MusicFont, ...]:
-    """The fonts that a list such as "Leipzig,my/Sebastian.otf" names; "all" for those that come with Verovio.
+    """Find music fonts by name or file.
 
     Args:
-        names: of fonts and font files, separated by commas.
-        folder: where to put what font files are converted to; by default a new folder for temporary files.
+        names: names of Verovio's fonts and paths of SMuFL fonts, separated by commas, such as
+            "Leipzig,my/Sebastian.otf"; "all" for all of Verovio's fonts.
+        folder: folder for converted font files; None: a new temporary folder.
+
+    Returns:
+        The fonts.
 
     Raises:
-        ValueError: a name that is none of them and no file, or a file that is no SMuFL font.
+        ValueError: a name is neither a font nor a file, or a file is not a SMuFL font.
     """
     if names == "all":
         return tuple(MusicFont(name) for name in FONTS)
@@ -62,18 +64,21 @@ def find_fonts(names: str, folder: Path | None = None) -> tuple[MusicFont, ...]:
 
 
 def convert_font(path: Path, folder: Path | None = None) -> MusicFont:
-    """Turns a SMuFL font (.otf, .ttf, .woff2) into the archive of outlines that Verovio loads.
+    """Convert a SMuFL font (.otf, .ttf, .woff2) to the archive of outlines that Verovio loads.
 
-    Stem anchors come from the metadata file beside the font (NAME.json, NAME_metadata.json or metadata.json); a font
-    without one gets those that its noteheads' bounds suggest. A font is called as its file; one that is called like a
-    font of Verovio's, which would be engraved instead, becomes NAMECustom.
+    Stem anchors are read from the metadata file in the same folder (NAME.json, NAME_metadata.json or metadata.json);
+    without one, they are derived from the boxes of the noteheads. The font has the name of its file; if one of
+    Verovio's fonts, which would have priority, has the same name, it is NAMECustom.
 
     Args:
         path: the font.
-        folder: where to put the archive; by default a new folder for temporary files.
+        folder: folder for the archive; None: a new temporary folder.
+
+    Returns:
+        The font.
 
     Raises:
-        ValueError: the file is no font, or its glyphs are not those of SMuFL.
+        ValueError: the file is not a font, or its glyphs are not those of SMuFL.
     """
     outlines = _outlines(path)
     _check_glyph_heights(path, outlines)
@@ -91,16 +96,17 @@ def convert_font(path: Path, folder: Path | None = None) -> MusicFont:
         boxes.append(f'<g c="{code:04X}" {box} n="{code:04X}">{inside}</g>')
         files[code] = f'<g id="{code:04X}"><path transform="scale(1,-1)" d="{path_data}"/></g>'
     index = f'<bounding-boxes font-family="{name}" units-per-em="{_EM}">{"".join(boxes)}</bounding-boxes>'
-    target = (folder or Path(tempfile.mkdtemp(prefix="entourage-font-"))) / f"{name}.zip"  # it goes by the file's name
+    # Verovio takes the name of the font from that of the file.
+    target = (folder or Path(tempfile.mkdtemp(prefix="entourage-font-"))) / f"{name}.zip"
     with atomic_path(target) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
         glyphs = [(f"{name}/{code:04X}.xml", text) for code, text in files.items()]
         for inside, text in ((f"{name}.xml", index), *glyphs, (f"{name}.css", "")):
-            archive.writestr(zipfile.ZipInfo(inside), text, zipfile.ZIP_DEFLATED)  # always dated 1980
+            archive.writestr(zipfile.ZipInfo(inside), text, zipfile.ZIP_DEFLATED)  # with a fixed date, 1980
     return MusicFont(name, target, hashlib.sha256("".join((index, *files.values())).encode()).hexdigest())
 
 
 def _outlines(path: Path) -> dict[int, _Outline]:
-    """The glyphs of a font at SMuFL's code points; a font whose only character map is for symbols has none there."""
+    """Return the glyphs of a font at SMuFL's code points; none if its only character map is a symbol encoding."""
     outlines: dict[int, _Outline] = {}
     try:
         with TTFont(path) as font:
@@ -111,17 +117,17 @@ def _outlines(path: Path) -> dict[int, _Outline]:
                 for target in (pen, bounds):
                     glyph.draw(TransformPen(target, scale))
                 outlines[code] = pen.getCommands(), bounds.bounds or (0, 0, 0, 0), glyph.width * scale[0]
-    except Exception as error:  # tables are read when they are needed, and damaged ones bring about almost anything
+    except Exception as error:  # tables are read lazily, and damaged ones raise errors of almost any type
         reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise ValueError(f"{path} cannot be read as a font: {reason}") from error
+        raise ValueError(f"{path}: cannot be read as a font: {reason}") from error
     return outlines
 
 
 def _check_glyph_heights(path: Path, outlines: dict[int, _Outline]) -> None:
-    """Other fonts use the same code points for something else; three glyphs are enough to tell."""
+    """Check the size of three glyphs: fonts other than SMuFL's use the same code points for other glyphs."""
     for code, (name, minimum, maximum) in _GLYPH_HEIGHTS.items():
         if code not in outlines:
-            raise ValueError(f"{path} has no {name} at U+{code:04X}; expected a SMuFL font")
+            raise ValueError(f"{path}: has no {name} at U+{code:04X}; expected a SMuFL font")
         _, (_, y0, _, y1), _ = outlines[code]
         height = (y1 - y0) / _EM
         if not minimum <= height <= maximum:
@@ -137,7 +143,7 @@ _ANCHORED_GLYPHS |= {
 
 
 def _anchors(path: Path) -> dict[int, dict[str, tuple[float, float]]]:
-    """Stem anchors by code point, from the font's metadata, in staff spaces."""
+    """Return the stem anchors from the font's metadata by code point, in staff spaces."""
     names = (f"{path.stem}.json", f"{path.stem}_metadata.json", f"{path.stem.lower()}_metadata.json", "metadata.json")
     for metadata in (path.with_name(name) for name in names):
         if metadata.is_file():
@@ -149,12 +155,12 @@ def _anchors(path: Path) -> dict[int, dict[str, tuple[float, float]]]:
                     if name in anchors
                 }
             except (ValueError, LookupError, TypeError, AttributeError) as error:
-                raise ValueError(f"{metadata} is no SMuFL metadata: {error}") from error
+                raise ValueError(f"{metadata}: is not SMuFL metadata: {error}") from error
     return {}
 
 
 def _default_anchors(code: int, width: float) -> dict[str, tuple[float, float]]:
-    """Where stems meet a notehead of that width, in staff spaces, if nobody says."""
+    """Return the default stem anchors of a notehead of a width, in staff spaces."""
     if code not in (0xE0A3, 0xE0A4):
         return {}
     return {"stemUpSE": (round(width, 3), 0.168), "stemDownNW": (0.0, -0.168)}
@@ -166,26 +172,31 @@ _TEXT_FONT_FILES = {  # (bold, italic)
     (True, False): "STIXGeneralBol.ttf",
     (True, True): "STIXGeneralBolIta.ttf",
 }
-_FALLBACK_TEXT_FONT = "DejaVuSans.ttf"  # knows far more scripts
+_FALLBACK_TEXT_FONT = "DejaVuSans.ttf"  # contains far more scripts
 
 
 @dataclass(frozen=True)
 class Letter:
-    """A letter one unit high: `edges` about its origin with y downwards, shape (n, 4), and how far the next one is."""
+    """A glyph at a font size of 1.
+
+    Attributes:
+        edges: outline relative to the origin, y downwards, shape (n, 4).
+        advance: distance to the origin of the next glyph.
+    """
 
     edges: Edges
     advance: float
 
 
 class Typeface:
-    """Letters of the text font, drawn on demand and kept."""
+    """Letters of the text font, converted on first use and cached."""
 
     def __init__(self) -> None:
         self._fonts: dict[str, TTFont] = {}
         self._letters: dict[tuple[str, bool, bool], Letter] = {}
 
     def letter(self, character: str, bold: bool = False, italic: bool = False) -> Letter:
-        """The outline of a character; one that no font has is a blank."""
+        """Return the outline of a character; characters that no font contains are blank."""
         key = (character, bold, italic)
         if key not in self._letters:
             self._letters[key] = self._draw(character, _TEXT_FONT_FILES[bold, italic])
@@ -212,16 +223,16 @@ class Typeface:
         return self._fonts[name]
 
 
-_FALLBACK_MUSIC_FONT = "Leipzig"  # where the engraver looks for what a font does not have
-_LETTER_SPACING = 0.02  # ems between a glyph and the next
+_FALLBACK_MUSIC_FONT = "Leipzig"  # contains the glyphs that other fonts lack; Verovio uses it, too
+_LETTER_SPACING = 0.02  # ems between glyphs
 
 
 class MusicLetters:
-    """Glyphs of music fonts as letters, read on demand and kept.
+    """Glyphs of music fonts as letters, read on first use and cached.
 
     Args:
-        folder: glyphs of the engraver's fonts, FONT/CODE.xml; None if there are none.
-        custom: archive with those of a font of the user's (see `convert_font`); None if there is none.
+        folder: glyphs of the engraver's fonts, FONT/CODE.xml, or None.
+        custom: archive of a custom font (see `convert_font`), or None.
     """
 
     def __init__(self, folder: Path | None = None, custom: Path | None = None) -> None:
@@ -230,11 +241,11 @@ class MusicLetters:
         self._letters: dict[tuple[str, str], Letter] = {}
 
     def letter(self, character: str, font: str) -> Letter:
-        """A glyph; one that no font has is a blank.
+        """Return a glyph; glyphs that no font contains are blank.
 
         Args:
-            character: with the glyph's code point.
-            font: its name, or several separated by commas, of which the first counts.
+            character: character with the code point of the glyph.
+            font: name of the font, or several separated by commas, of which the first is used.
         """
         key = (character, font)
         if key not in self._letters:
@@ -247,9 +258,8 @@ class MusicLetters:
             with zipfile.ZipFile(self._custom) as archive:
                 if f"{font}/{file}" in archive.namelist():
                     return archive.read(f"{font}/{file}")
-        names = (
-            (font, _FALLBACK_MUSIC_FONT) if font.isalnum() else (_FALLBACK_MUSIC_FONT,)
-        )  # a name from a score is no path
+        # The name comes from a score and must not be a path.
+        names = (font, _FALLBACK_MUSIC_FONT) if font.isalnum() else (_FALLBACK_MUSIC_FONT,)
         paths = [self._folder / name / file for name in names] if self._folder else []
         return next((path.read_bytes() for path in paths if path.is_file()), b"")
 

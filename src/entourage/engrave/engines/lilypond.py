@@ -1,8 +1,7 @@
-"""Reading LilyPond's tagged SVG: what is drawn, object by object.
+"""LilyPond, the second engraver, which the thesis used: much slower than Verovio, with another layout and font.
 
-LilyPond, the second engraver: slower by far, with a layout and a font of its own; what the thesis used.
-
-Reading onsets and pitches straight from MusicXML, without any engraver.
+LilyPond writes one SVG group per object with the tags of `lilypond_tags.ily`. It does not retain the ids of notes;
+they are found by onset and pitch, which are read from the MusicXML.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ from entourage.io.safe_formats import parse_xml
 
 @dataclass(frozen=True)
 class _Transform:
-    """Shift and scale of what is inside a group."""
+    """Shift and scale of the coordinates inside a group."""
 
     x: float = 0.0
     y: float = 0.0
@@ -72,10 +71,10 @@ class _Transform:
 
 
 class LilypondReader:
-    """Reads pages; letters are kept from page to page.
+    """Reader of SVG pages that caches letters between pages.
 
     Args:
-        pixels: pixels a staff space, LilyPond's unit.
+        pixels: pixels per staff space, the unit of LilyPond.
     """
 
     def __init__(self, pixels: float) -> None:
@@ -83,7 +82,14 @@ class LilypondReader:
         self._type = Typeface()
 
     def read(self, svg: str) -> tuple[list[Mark], AnnotatedMarks]:
-        """The marks of a page and the symbols among them."""
+        """Read the marks of a page.
+
+        Args:
+            svg: SVG document as written by LilyPond with the tags of `lilypond_tags.ily`.
+
+        Returns:
+            The marks, and the symbols that consist of them.
+        """
         root = parse_xml(svg.encode())
         marks: list[Mark] = []
         symbols: list[Symbol] = []
@@ -160,15 +166,15 @@ class LilypondReader:
 
 
 _STAFF_SPACE = 1.757299  # millimetres between staff lines at LilyPond's default size
-_TIMEOUTS = {"musicxml2ly": 60.0, "lilypond": 420.0}  # seconds; together well below those of a worker, which draws, too
+_TIMEOUTS = {"musicxml2ly": 60.0, "lilypond": 420.0}  # seconds; the sum leaves a worker time to render the pages
 _ESCAPES = str.maketrans({"#": "♯", "$": "S", "\\": "/", '"': "”", "{": "(", "}": ")", "%": " "})
 
 
 class LilypondEngraver:
-    """Engraves MusicXML by way of `musicxml2ly` and LilyPond's SVG.
+    """Engraver of MusicXML by `musicxml2ly` and LilyPond.
 
     Args:
-        options: the size of things.
+        options: size of pages.
 
     Raises:
         ValueError: LilyPond is not installed.
@@ -184,17 +190,20 @@ class LilypondEngraver:
         self._reader = LilypondReader(options.interline)
 
     def engrave(self, score: Score, make_degrader: Callable[[int], Degrader | None] = lambda _: None) -> Iterator[Page]:
-        """The pages of a score, one after the other.
+        """Engrave a score.
 
         Args:
-            score: what to engrave; MusicXML only.
-            make_degrader: what makes the page of a given number look used, or None.
+            score: the score, in MusicXML.
+            make_degrader: function from the number of a page to its degradation, or to None.
+
+        Yields:
+            The pages with their annotations.
 
         Raises:
             ValueError: the score is not MusicXML, or LilyPond cannot engrave it.
         """
         if score.notation != "musicxml":
-            raise ValueError(f"{score.name} is {score.notation}; LilyPond takes MusicXML only")
+            raise ValueError(f"{score.name}: is {score.notation}; expected MusicXML, which LilyPond requires")
         with tempfile.TemporaryDirectory() as folder:
             for number, path in enumerate(self._typeset(score, Path(folder)), start=1):
                 marks, annotated = self._reader.read(path.read_text(encoding="utf-8"))
@@ -203,7 +212,7 @@ class LilypondEngraver:
                 yield render_page(marks, annotated, height, width, number, make_degrader(number))
 
     def _typeset(self, score: Score, folder: Path) -> list[Path]:
-        """Runs both programs; returns the pages in order."""
+        """Run both programs and return the pages in order."""
         (folder / "score.xml").write_text(escape_text(score.text), encoding="utf-8")
         self._run("musicxml2ly", ["--no-page-layout", "-o", "score.ly", "score.xml"], folder, score)
         text = (folder / "score.ly").read_text(encoding="utf-8")
@@ -213,11 +222,11 @@ class LilypondEngraver:
         self._run("lilypond", ["-s", "-dbackend=svg", "-o", "page", "score.ly"], folder, score)
         pages = sorted(folder.glob("page*.svg"), key=lambda p: int(re.sub(r"\D", "", p.stem) or 1))
         if not pages:
-            raise ValueError(f"{score.name}: LilyPond makes no page of it")
+            raise ValueError(f"{score.name}: LilyPond writes no pages; expected at least one")
         return pages
 
     def _paper(self) -> str:
-        """The page in LilyPond's terms: its staff space is the interline."""
+        """Return the page size and margins in LilyPond's language; LilyPond's staff space is the interline."""
         width, height = (n / self.options.interline * _STAFF_SPACE for n in (self.options.width, self.options.height))
         margin = self.options.margin / 20 * _STAFF_SPACE
         size = f'#(set! paper-alist (cons \'("ours" . (cons (* {width:.4f} mm) (* {height:.4f} mm))) paper-alist))'
@@ -225,7 +234,7 @@ class LilypondEngraver:
         return f'{size}\n\\paper {{ #(set-paper-size "ours") {sides} indent = 22\\mm tagline = ##f }}'
 
     def _run(self, program: str, arguments: list[str], folder: Path, score: Score) -> None:
-        path = f"{self._folder}{os.pathsep}{os.environ.get('PATH', '')}"  # musicxml2ly looks for its sister there
+        path = f"{self._folder}{os.pathsep}{os.environ.get('PATH', '')}"  # musicxml2ly calls another program there
         try:
             code, errors = _run_in_group([str(self._folder / program), *arguments], folder, path, _TIMEOUTS[program])
         except subprocess.TimeoutExpired as error:
@@ -235,7 +244,7 @@ class LilypondEngraver:
 
 
 def _run_in_group(command: list[str], folder: Path, path: str, timeout: float) -> tuple[int, str]:
-    """Runs a program and what it starts in a group of their own, none of which outlives this call."""
+    """Run a program in a separate process group, which is killed on errors; return exit code and standard error."""
     process = subprocess.Popen(
         command,
         cwd=folder,
@@ -248,14 +257,14 @@ def _run_in_group(command: list[str], folder: Path, path: str, timeout: float) -
     with process:
         try:
             errors = process.communicate(timeout=timeout)[1]
-        except BaseException:  # also the end of the worker
+        except BaseException:  # also when the worker is terminated
             _kill_group(process)
             raise
     return process.returncode, errors.decode(errors="replace")
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    if sys.platform == "win32":  # there are no groups
+    if sys.platform == "win32":  # it has no process groups
         process.kill()
     else:
         with suppress(ProcessLookupError):
@@ -263,10 +272,11 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
 
 
 def escape_text(text: str) -> str:
-    """MusicXML without the characters that mean something to LilyPond.
+    """Replace the characters of MusicXML that are commands in LilyPond's language.
 
-    `musicxml2ly` copies words of the score into LilyPond's language as they are, and that language can run programs
-    (after # or $) and read files (after a backslash). Attributes with such characters, which are colours, are left out.
+    `musicxml2ly` copies texts of the score into LilyPond's language without escaping, and this language can run
+    programs (after # or $) and read files (after a backslash). Attributes with such characters, such as colours, are
+    removed.
     """
     root = parse_xml(text.encode())
     etree.strip_tags(root, etree.ProcessingInstruction)
@@ -280,7 +290,7 @@ def escape_text(text: str) -> str:
 
 
 def _assign_note_ids(symbols: list[Symbol], score: Score) -> None:
-    """Gives noteheads the id of their note. LilyPond has lost it; onset and pitch, in order, find it again."""
+    """Assign the ids of notes to noteheads of the same onset and pitch, in the order of the score."""
     unassigned = ids_by_onset_and_pitch(score.text)
     for symbol in symbols:
         if symbol.label.startswith("notehead") and symbol.onset is not None:
@@ -294,12 +304,12 @@ _STEPS = {"C": 0, "D": 2, "E": 4, "F": 5, "G": 7, "A": 9, "B": 11}
 
 
 def ids_by_onset_and_pitch(text: str) -> dict[tuple[float, int | None], list[str]]:
-    """The ids of the notes of a score by onset in quarters, rounded to four digits, and MIDI number."""
+    """Return the ids of the notes of a MusicXML score by onset, in quarters rounded to four digits, and MIDI number."""
     root = parse_xml(text.encode())
     parts = [_read_part(part) for part in root.iterchildren("part")]
     starts = [Fraction(0)]
     for lengths in zip(*(measures for measures, _ in parts), strict=False):
-        starts.append(starts[-1] + max(lengths))  # a measure lasts as long as in the part where it is longest
+        starts.append(starts[-1] + max(lengths))  # the length of a measure is that in its longest part
     ids: dict[tuple[float, int | None], list[str]] = defaultdict(list)
     for _, notes in parts:
         for measure, onset, midi, note_id in notes:
@@ -309,7 +319,7 @@ def ids_by_onset_and_pitch(text: str) -> dict[tuple[float, int | None], list[str
 
 
 def _read_part(part: etree._Element) -> tuple[list[Fraction], list[tuple[int, Fraction, int | None, str]]]:
-    """How long each measure is, and of each note the measure, the onset in it, the pitch and the id."""
+    """Return the length of each measure; and measure, onset within it, MIDI number and id of each note."""
     divisions = 1
     lengths, notes = [], []
     for number, measure in enumerate(part.iterchildren("measure")):

@@ -1,4 +1,4 @@
-% Tags every graphical object in the SVG with what it is, when it begins and what it means.
+% Add attributes to every graphical object in the SVG: its type, its onset and its musical properties.
 #(define (entourage-text x) (if (or (not x) (null? x)) "" (format #f "~a" x)))
 #(define (entourage-property grob name)
    (let ((value (ly:grob-property grob name #f))) (if (procedure? value) "" (entourage-text value))))

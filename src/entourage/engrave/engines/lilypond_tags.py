@@ -1,4 +1,4 @@
-"""What LilyPond's tags say: the class of each object that it draws, and its music."""
+"""Classes and musical attributes of LilyPond's objects, from the tags that `lilypond_tags.ily` adds to them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SIGNS = {
     "flatflat": "DoubleFlat",
 }
 _CLEFS = {"clefs.G": "clefG", "clefs.F": "clefF", "clefs.percussion": "clefUnpitchedPercussion"}
-_C_CLEFS = {"0": "clefCAlto", "2": "clefCTenor"}  # by the line that they stand on
+_C_CLEFS = {"0": "clefCAlto", "2": "clefCTenor"}  # by steps above the middle of the staff
 _SCRIPTS = {"sforzato": "articAccent", "staccato": "articStaccato", "tenuto": "articTenuto", "marcato": "articMarcato"}
 _SCRIPTS |= {"staccatissimo": "articStaccatissimo", "fermata": "fermata", "trill": "ornamentTrill"}
 _SCRIPTS |= {"turn": "ornamentTurn", "reverseturn": "ornamentTurnInverted", "mordent": "ornamentMordent"}
@@ -44,20 +44,23 @@ _SINGLE_SYMBOLS = {
 _SINGLE_SYMBOLS |= {"TupletBracket": "tupletBracket", "OttavaBracket": "ottavaBracket", "SystemStartBrace": "brace"}
 _SYMBOL_PER_MARK = {"Dots": "augmentationDot", "LedgerLineSpanner": "legerLine", "Beam": "beam"}
 _NUMBERS = {"TupletNumber": "tuplet", "Fingering": "fingering"}
-_IGNORED_KINDS = ("Parentheses", "SystemStartBracket")  # these belong to symbols, or to lines, without being symbols
+_IGNORED_KINDS = ("Parentheses", "SystemStartBracket")  # parts of symbols or lines that have no class
 _STEPS = ("C", "D", "E", "F", "G", "A", "B")
 _SEMITONES = (0, 2, 4, 5, 7, 9, 11)
 _ALTERED = {-1: "bb", Fraction(-1, 2): "b", 0: "", Fraction(1, 2): "#", 1: "##"}
 
 
 def tagged_symbols(group: Group, tags: Mapping[str, str], indices: list[int], marks: list[Mark]) -> list[Symbol]:
-    """The symbols that a tagged object is: one, or one a mark.
+    """Convert a tagged object to symbols: one for the object, or one for each of its marks.
 
     Args:
-        group: the object; its kind is the name that LilyPond gives it.
-        tags: the attributes that `lilypond_tags.ily` has put on it.
-        indices: positions of its marks.
+        group: the object; its kind is LilyPond's name of the object type.
+        tags: attributes that `lilypond_tags.ily` has added.
+        indices: indices of its marks.
         marks: all marks of the page.
+
+    Returns:
+        The symbols; none for objects without a class.
     """
     kind = group.kind
     if kind == "StaffSymbol":
@@ -87,13 +90,16 @@ def tagged_symbols(group: Group, tags: Mapping[str, str], indices: list[int], ma
 
 
 def unlabelled(group: Group, tags: Mapping[str, str], indices: list[int], marks: list[Mark]) -> list[str]:
-    """The names of the glyphs of an object that belong to no symbol, such as "Clef:clefs.C".
+    """List the names of an object's glyphs that belong to no symbol, such as "Clef:clefs.C".
 
     Args:
         group: the object.
         tags: its attributes.
-        indices: positions of those of its marks that are in no symbol.
+        indices: indices of its marks that belong to no symbol.
         marks: all marks of the page.
+
+    Returns:
+        One name per glyph.
     """
     if group.kind in _IGNORED_KINDS:
         return []
@@ -109,7 +115,7 @@ def _is_music(mark: Mark) -> bool:
 
 
 def _symbol_per_character(prefix: str, text: str, indices: list[int], group: Group) -> list[Symbol]:
-    """One symbol a character; none if the characters are not those that are drawn."""
+    """Return one symbol per character; none if the numbers of characters and marks differ."""
     characters = "".join(text.split())
     if len(characters) != len(indices):
         return []
@@ -148,13 +154,13 @@ def _label(kind: str, tags: Mapping[str, str]) -> str:
 
 
 def _time(tags: Mapping[str, str], indices: list[int], group: Group, marks: list[Mark]) -> list[Symbol]:
-    """The digits of a time signature, top row first, or the one sign for common or cut time."""
+    """Return the digits of a time signature, top row first, or the sign for common or cut time."""
     pair = re.findall(r"\d+", tags["data-fraction"])
     if len(pair) != 2:
         return []
     if len(indices) == 1:
         return [_make_symbol("timeSigCommon" if pair == ["4", "4"] else "timeSigCutCommon", indices, group)]
-    if len(indices) != len("".join(pair)):  # 3 + 2 eighths are drawn as such, but the fraction is their sum
+    if len(indices) != len("".join(pair)):  # for 3+2/8, the tag has the sum of the beats, 5/8
         return []
     rows = sorted(indices, key=lambda i: (marks[i].y > np.mean([marks[k].y for k in indices]), marks[i].x))
     return [_make_symbol(f"timeSig{digit}", [i], group) for digit, i in zip("".join(pair), rows, strict=True)]
@@ -182,12 +188,12 @@ def _fill_attributes(symbol: Symbol, tags: Mapping[str, str]) -> None:
 
 
 def number_staves(symbols: list[Symbol], marks: list[Mark], pixels: float) -> None:
-    """Says of each symbol which staff it stands on: the nearest, counted within its system from the top.
+    """Assign each symbol the number of the nearest staff, from 1 at the top of its system.
 
     Args:
-        symbols: of the page.
-        marks: what they are made of.
-        pixels: pixels a staff space.
+        symbols: symbols of the page, modified in place.
+        marks: marks of the page.
+        pixels: pixels per staff space.
     """
     staves = []
     for symbol in symbols:
@@ -197,7 +203,7 @@ def number_staves(symbols: list[Symbol], marks: list[Mark], pixels: float) -> No
     staves.sort(key=lambda staff: staff[0])
     number, last = 0, -np.inf
     for y, _, symbol in staves:
-        number = number + 1 if y - last < 12 * pixels else 1  # systems stand farther apart than staves
+        number = number + 1 if y - last < 12 * pixels else 1  # systems are farther apart than staves
         symbol.staff, last = number, y
     heights = np.array([y for y, _, _ in staves])
     for symbol in symbols:

@@ -1,7 +1,4 @@
-"""Reading an engraver's SVG page: what is drawn, where, and in which groups.
-
-Verovio, the default engraver: a score in, pages of SVG and the music's meaning out.
-"""
+"""Verovio, the default engraver: it converts a score to pages of SVG, whose marks and groups are read here."""
 
 from __future__ import annotations
 
@@ -38,14 +35,14 @@ from entourage.io.safe_formats import parse_xml
 
 _HREF = "{http://www.w3.org/1999/xlink}href"
 _CALL = re.compile(r"(\w+)\(([^)]*)\)")
-_CURVE_TOLERANCE = 0.04  # pixels between a curve and its chords
-_BOLD = {"ending", "fing", "reh", "tempo"}  # what the style sheet inside the SVG says
+_CURVE_TOLERANCE = 0.04  # maximum distance in pixels between a curve and its chords
+_BOLD = {"ending", "fing", "reh", "tempo"}  # as in the style sheet of the SVG
 _ITALIC = {"dir", "dynam", "mNum"}
 
 
 @dataclass
 class _TextCursor:
-    """Where text stands while it is being set."""
+    """Position, font and letters of a line of text while its elements are read."""
 
     x: float
     y: float
@@ -56,25 +53,28 @@ class _TextCursor:
 
 
 class SvgReader:
-    """Reads pages; outlines of glyphs and letters are kept from page to page.
+    """Reader of SVG pages that caches the outlines of glyphs and letters between pages.
 
     Args:
-        pixels: pixels a unit of the page's view box.
-        fonts: folder with the glyphs of music fonts, for music inside text; None if there is none.
-        custom: archive with the glyphs of a font of the user's, for the same; None if there is none.
+        pixels: pixels per unit of the page's view box.
+        fonts: folder with the glyphs of music fonts, for music inside text, or None.
+        custom: archive of a custom font, for music inside text, or None.
     """
 
     def __init__(self, pixels: float, fonts: Path | None = None, custom: Path | None = None) -> None:
         self.pixels = pixels
         self._music = MusicLetters(fonts, custom)
-        self._glyphs: dict[str, Edges] = {}  # by path data, which tells fonts apart
+        self._glyphs: dict[str, Edges] = {}  # by path data, which differs between fonts
         self._type = Typeface()
 
     def read(self, svg: str) -> list[Mark]:
-        """All that is drawn on a page, in the order of drawing.
+        """Read the marks of a page in the order of drawing.
 
         Args:
-            svg: an SVG document as Verovio writes it.
+            svg: SVG document as written by Verovio.
+
+        Returns:
+            The marks.
         """
         root = parse_xml(svg.encode())
         marks: list[Mark] = []
@@ -90,7 +90,7 @@ class SvgReader:
     def _definition(self, g: etree._Element) -> tuple[int, Edges]:
         data = g[0].get("d", "")
         if data not in self._glyphs:
-            # Font units, a thousand an em with y upwards; an em is some 80 pixels.
+            # Font units, 1000 per em with y upwards; an em is about 80 pixels.
             flip = np.array([1, -1, 1, -1]) / 1000
             self._glyphs[data] = fill_edges(parse_path(data, tolerance=_CURVE_TOLERANCE * 1000 / 80)) * flip
         return int(g.get("id", "0").split("-")[0], 16), self._glyphs[data]
@@ -117,7 +117,7 @@ class SvgReader:
                 inner = Group(classes, child.get("id") or _continued_id(classes), group)
                 first = len(marks)
                 self._walk(child, inner, (origin[0] + x, origin[1] + y), codes, marks)
-                for angle, x, y in _rotations(transform):  # arpeggios are set flat and turned upright
+                for angle, x, y in _rotations(transform):  # arpeggios are drawn horizontally and rotated
                     for mark in marks[first:]:
                         mark.rotate(angle, (origin[0] + x) * self.pixels, (origin[1] + y) * self.pixels)
             elif tag == "use":
@@ -131,7 +131,7 @@ class SvgReader:
                 marks += self._shape_marks(tag, child, group, origin)
 
     def _shape_marks(self, tag: str, element: etree._Element, group: Group, origin: tuple[float, float]) -> list[Mark]:
-        """Paths, polygons and so on; what is neither is not drawn."""
+        """Return the marks of an ellipse, rectangle, polygon, polyline or path; none for other elements."""
 
         def number(name: str) -> float:
             return float(element.get(name, "0")) * self.pixels
@@ -183,7 +183,7 @@ class SvgReader:
         origin: tuple[float, float],
         marks: list[Mark],
     ) -> None:
-        """Sets the text of an element and of those inside it; an element with a place of its own starts a new run."""
+        """Set the text of an element and its descendants; an element with a position starts a new run of letters."""
         if element.get("x") is not None or element.get("y") is not None:
             self._flush(cursor, group, origin, marks)
             cursor.x, cursor.y = float(element.get("x", cursor.x)), float(element.get("y", cursor.y))
@@ -224,18 +224,18 @@ class SvgReader:
 
 
 def _continued_id(classes: tuple[str, ...]) -> str:
-    """The id of what continues from an earlier system: the pieces after the first have it as a class only, "id-..."."""
+    """Return the id of a symbol that continues from an earlier system: later parts have it as a class, "id-..."."""
     return next((name.removeprefix("id-") for name in classes if name.startswith("id-")), "")
 
 
 def _rotations(transform: str) -> list[tuple[float, float, float]]:
-    """The angle, in degrees, and the centre of each `rotate(angle x,y)`."""
+    """Return angle in degrees and centre of each `rotate(angle x,y)`."""
     turns = [arguments.replace(",", " ").split() for name, arguments in _CALL.findall(transform) if name == "rotate"]
     return [(float(angle), float(x), float(y)) for angle, x, y in turns]
 
 
 def _shift_and_scale(transform: str) -> tuple[float, float, float]:
-    """The shift and the scale that `translate(x, y) scale(s, s)` asks for."""
+    """Return shift and scale of `translate(x, y) scale(s, s)`."""
     x = y = 0.0
     scale = 1.0
     for name, arguments in _CALL.findall(transform):
@@ -247,18 +247,18 @@ def _shift_and_scale(transform: str) -> tuple[float, float, float]:
     return x, y, scale
 
 
-_UNITS = 10  # of Verovio's view box to a pixel, at an interline of 20
+_UNITS = 10  # units of Verovio's view box per pixel, at an interline of 20
 MAX_PAGES = 2000
 _INPUT = {"musicxml": "xml", "mei": "mei", "abc": "abc", "humdrum": "humdrum"}
 
 
 class VerovioEngraver:
-    """Engraves scores in one font and one size; outlines are kept from page to page.
+    """Engraver of scores in one font and size that caches outlines between pages.
 
     Args:
-        options: the size of things.
+        options: size of pages.
         font: the music font.
-        seed: of the ids that the engraver gives; the same seed gives the same ids.
+        seed: seed of the ids that Verovio assigns.
     """
 
     def __init__(self, options: PageOptions, font: MusicFont, seed: int = 1) -> None:
@@ -267,28 +267,35 @@ class VerovioEngraver:
         self.seed = seed
         data = Path(verovio.__file__).parent / "data"
         self._reader = SvgReader(options.interline / 20 / _UNITS, data, font.file)
-        self._toolkit = verovio.toolkit(False)  # True would look for its data beside the main program, and fail
+        self._toolkit = verovio.toolkit(False)  # True: searches for its data next to the main program, and fails
         self._toolkit.setResourcePath(str(data))
         verovio.enableLog(verovio.LOG_OFF)
         if font.file is not None:
             self._toolkit.setOptions({"fontAddCustom": [str(font.file)]})
 
     def engrave(self, score: Score, make_degrader: Callable[[int], Degrader | None] = lambda _: None) -> Iterator[Page]:
-        """The pages of a score, one after the other.
+        """Engrave a score.
 
         Args:
-            score: what to engrave.
-            make_degrader: what makes the page of a given number look used, or None.
+            score: the score.
+            make_degrader: function from the number of a page to its degradation, or to None.
+
+        Yields:
+            The pages with their annotations.
 
         Raises:
-            ValueError: the engraver cannot read the score, or nothing comes out.
+            ValueError: Verovio cannot read the score, or its number of pages is 0 or above `MAX_PAGES`.
         """
         events = self.load(score)
         for number in range(1, self._toolkit.getPageCount() + 1):
             yield self.draw(self._toolkit.renderToSVG(number), events, score, number, make_degrader(number))
 
     def load(self, score: Score) -> dict[str, Event]:
-        """Lays the score out and returns what its music says, by id."""
+        """Load and lay out a score, and return its musical events by id.
+
+        Raises:
+            ValueError: as in `engrave`.
+        """
         scale = 20 / self.options.interline
         self._toolkit.resetXmlIdSeed(self.seed)
         self._toolkit.setOptions(
@@ -302,7 +309,7 @@ class VerovioEngraver:
                 **{f"pageMargin{side}": self.options.margin for side in ("Top", "Bottom", "Left", "Right")},
                 "footer": "none",
                 "xmlIdSeed": self.seed,
-                "dynamSingleGlyphs": True,  # letters, from which V1's combined dynamics follow
+                "dynamSingleGlyphs": True,  # letters, which are combined to the dynamics of V1 later
                 "expandNever": True,
                 "svgFormatRaw": True,
                 "outputFormatRaw": True,
@@ -310,20 +317,31 @@ class VerovioEngraver:
             }
         )
         if not self._toolkit.loadData(score.text):
-            raise ValueError(f"{score.name}: the engraver cannot read it as {score.notation}")
+            raise ValueError(f"{score.name}: Verovio cannot read it as {score.notation}")
         pages = self._toolkit.getPageCount()
         if not 1 <= pages <= MAX_PAGES:
-            raise ValueError(f"{score.name}: the engraver makes {pages} pages of it; expected 1 to {MAX_PAGES}")
+            raise ValueError(f"{score.name}: Verovio lays out {pages} pages; expected 1 to {MAX_PAGES}")
         return read_events(self._toolkit.getMEI())
 
     def mei(self) -> str:
-        """The score that was engraved last as MEI, with the ids that its symbols carry."""
-        return re.sub(r' isodate="[^"]*"', "", self._toolkit.getMEI())  # the time of day would differ from run to run
+        """Return the score that was engraved last as MEI, with the ids to which symbols refer."""
+        return re.sub(r' isodate="[^"]*"', "", self._toolkit.getMEI())  # without the time, so that runs are equal
 
     def draw(
         self, svg: str, events: dict[str, Event], score: Score, number: int, degrader: Degrader | None = None
     ) -> Page:
-        """A page with its ground truth from the engraver's drawing of it."""
+        """Render a page and its annotations.
+
+        Args:
+            svg: the page as written by Verovio.
+            events: musical events of the score by id.
+            score: the score.
+            number: number of the page, from 1.
+            degrader: degradation of the page, or None.
+
+        Returns:
+            The page.
+        """
         marks = self._reader.read(svg)
         ids = score.ids or events.keys()
         annotated = assign_classes(marks, events, ids, self.options.interline)
