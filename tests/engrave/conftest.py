@@ -29,7 +29,7 @@ SCORE = """<?xml version="1.0" encoding="UTF-8"?>
 
 
 def run_in_process(options: EngraveOptions, tasks: list[EngraveTask]) -> Iterator[Outcome]:
-    """What `run_tasks` does, without processes: fast, and within reach of what a test replaces."""
+    """Run tasks like `run_tasks`, but in this process, so that monkeypatches apply."""
     yield from map(Worker(options).run, tasks)
 
 
@@ -51,7 +51,7 @@ def score_path(tmp_path: Path) -> Path:
 
 
 def build_score(*measures: str, divisions: int = 8, part: str = "Music") -> str:
-    """A MusicXML score of one part with the given measures; the first gets a treble clef and common time."""
+    """Return a MusicXML score of one part; its first measure has a treble clef and common time."""
     start = (
         f"<attributes><divisions>{divisions}</divisions><time symbol='common'><beats>4</beats><beat-type>4</beat-type>"
         "</time><clef><sign>G</sign><line>2</line></clef></attributes>"
@@ -62,7 +62,7 @@ def build_score(*measures: str, divisions: int = 8, part: str = "Music") -> str:
 
 
 def note(pitch: str, duration: int, kind: str, extra: str = "", before: str = "") -> str:
-    """A note such as note("C5", 8, "quarter"); `before` stands before the pitch and `extra` after the type."""
+    """Return a note such as note("C5", 8, "quarter"); `before` is inserted before the pitch, `extra` after the type."""
     length = f"<duration>{duration}</duration>" if duration else ""
     where = f"<pitch><step>{pitch[0]}</step><octave>{pitch[-1]}</octave></pitch>"
     return f"<note>{before}{where}{length}<type>{kind}</type>{extra}</note>"
@@ -92,7 +92,7 @@ def engraver() -> VerovioEngraver:
 
 @pytest.fixture(scope="session")
 def engrave(engraver: VerovioEngraver, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Page]:
-    """Engraves the first page of a MusicXML text."""
+    """Return a function that engraves the first page of a MusicXML text."""
     folder = tmp_path_factory.mktemp("scores")
 
     def run(text: str) -> Page:

@@ -1,4 +1,4 @@
-"""Masks as pictures, to look at what was written."""
+"""Decoding of masks to boolean arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small runs of the whole chain, and what they leave."""
+"""Options for small runs of `engrave`, and reading of their files."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ class EngraveOptions:
             raise ValueError(f"seed is {self.seed}; expected 0 or more")
 
     def config(self) -> dict[str, Any]:
-        """Return the options that decide the contents of the data set, as JSON returns them."""
+        """Return the options that determine the contents of the data set, converted to JSON types."""
         options = asdict(self)
         for name in ("out", "sources", "workers", "ray"):
             del options[name]

@@ -12,7 +12,7 @@ from entourage.engrave.options import EngraveOptions, EngraveTask, MusicFont, Pa
 from entourage.engrave.scores.archives import ScoreFile
 
 
-def test_only_what_is_done_is_assembled_and_pages_are_listed(tmp_path: Path, score_path: Path) -> None:
+def test_finished_tasks_are_assembled_and_pages_are_listed(tmp_path: Path, score_path: Path) -> None:
     options = EngraveOptions(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10), formats=("coco",))
     tasks = [EngraveTask(name, MusicFont("Leipzig"), ScoreFile(name, score_path)) for name in ("a", "b", "c")]
     outcomes = {task.name: Worker(options).run(task) for task in tasks[:2]}
@@ -35,7 +35,7 @@ def test_only_what_is_done_is_assembled_and_pages_are_listed(tmp_path: Path, sco
     assert len(json.loads((options.out / "coco_train.json").read_text())["images"]) == 2
 
 
-def test_the_manifest_names_the_engraver_that_was_used(
+def test_the_manifest_contains_the_version_of_the_engine(
     tmp_path: Path, score_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = EngraveOptions(tmp_path / "out", (score_path,), engine="lilypond", formats=())

@@ -9,7 +9,7 @@ from entourage.engrave.dataset.formats import SCHEMA, page_table, read_table
 from entourage.engrave.render.page import Page
 
 
-def test_a_row_a_symbol_with_links_to_heads(engrave: Callable[[str], Page], musicxml: str) -> None:
+def test_the_table_has_one_row_per_symbol_with_links_to_heads(engrave: Callable[[str], Page], musicxml: str) -> None:
     page = engrave(musicxml)
     table = page_table(page, score="s", source="s.mxl", work="w", name="s-1", font="Leipzig")
     assert table.schema.equals(SCHEMA)
@@ -31,8 +31,8 @@ def test_a_row_a_symbol_with_links_to_heads(engrave: Callable[[str], Page], musi
     )
 
 
-def test_columns_of_a_data_set_are_read_and_other_folders_refused(tmp_path: Path) -> None:
+def test_columns_of_a_data_set_are_read_and_other_folders_raise(tmp_path: Path) -> None:
     pq.write_table(pa.table({"page": ["a"], "x0": [1], "x1": [2]}), tmp_path / "symbols.parquet")
     assert read_table(tmp_path, ["x0", "page"]).to_dict("list") == {"x0": [1], "page": ["a"]}
-    with pytest.raises(ValueError, match=r"nowhere has no symbols\.parquet; expected a data set"):
+    with pytest.raises(ValueError, match=r"nowhere: has no symbols\.parquet; expected a data set"):
         read_table(tmp_path / "nowhere", ["page"])

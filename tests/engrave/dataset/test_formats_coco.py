@@ -9,7 +9,7 @@ from entourage.engrave.dataset.formats import page_table, write_coco
 from entourage.engrave.render.page import Page
 
 
-def test_boxes_and_masks_agree(engrave: Callable[[str], Page], musicxml: str, tmp_path: Path) -> None:
+def test_boxes_and_masks_are_consistent(engrave: Callable[[str], Page], musicxml: str, tmp_path: Path) -> None:
     rows = page_table(engrave(musicxml), score="s", source="s.mxl", work="w", name="s-1", font="Leipzig").to_pylist()
     write_coco(tmp_path / "a.json", [rows, rows], "two pages")
     data = json.loads((tmp_path / "a.json").read_text())

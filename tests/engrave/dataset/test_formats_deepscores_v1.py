@@ -5,7 +5,7 @@ from entourage.engrave.dataset.formats import page_xml
 from entourage.engrave.render.page import Page
 
 
-def test_boxes_times_size_are_pixels(engrave: Callable[[str], Page], musicxml: str) -> None:
+def test_boxes_are_relative_to_the_page_size(engrave: Callable[[str], Page], musicxml: str) -> None:
     page = engrave(musicxml)
     root = ElementTree.fromstring(page_xml(page, "a&b.png"))
     width, height = (int(root.findtext(f"size/{side}", "")) for side in ("width", "height"))
@@ -23,4 +23,4 @@ def test_boxes_times_size_are_pixels(engrave: Callable[[str], Page], musicxml: s
         for item in root.iter("object")
     ]
     assert found == expected
-    assert "stem" not in {name for name, *_ in found}  # V1 has none
+    assert "stem" not in {name for name, *_ in found}  # V1 has no class for it

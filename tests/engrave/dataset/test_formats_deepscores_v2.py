@@ -6,7 +6,9 @@ from entourage.engrave.dataset.formats import page_table, write_deepscores
 from entourage.engrave.render.page import Page
 
 
-def test_the_file_has_the_published_shape(engrave: Callable[[str], Page], musicxml: str, tmp_path: Path) -> None:
+def test_the_file_has_the_structure_of_deepscoresv2(
+    engrave: Callable[[str], Page], musicxml: str, tmp_path: Path
+) -> None:
     page = engrave(musicxml)
     rows = page_table(page, score="s", source="s.mxl", work="w", name="s-1", font="Leipzig").to_pylist()
     write_deepscores(tmp_path / "a.json", [rows, rows], "two pages")
@@ -31,7 +33,7 @@ def test_the_file_has_the_published_shape(engrave: Callable[[str], Page], musicx
     assert "element:p1m1n2;" in head["comments"]
 
 
-def test_late_onsets_keep_their_decimals(engrave: Callable[[str], Page], musicxml: str, tmp_path: Path) -> None:
+def test_large_onsets_have_six_decimals(engrave: Callable[[str], Page], musicxml: str, tmp_path: Path) -> None:
     page = engrave(musicxml)
     rows = page_table(page, score="s", source="s.mxl", work="w", name="s-1", font="Leipzig").to_pylist()
     head = next(row for row in rows if row["pitch"] == "Bb4")

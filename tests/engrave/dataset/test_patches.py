@@ -16,25 +16,25 @@ def test_a_patch_is_centred_on_its_box() -> None:
     assert np.argwhere(patch == 0).tolist() == [[85, 22]]
 
 
-def test_beyond_the_page_is_white() -> None:
+def test_pixels_beyond_the_page_are_white() -> None:
     black = np.zeros((400, 300), dtype=np.uint8)
     corner = cut_patch(black, np.array([0, 0, 2, 2]))
     assert (corner == 0).sum() == 86 * 23
     assert cut_patch(black, np.array([298, 398, 300, 400]))[-1, -1] == 255
 
 
-def test_the_choice_is_bounded_and_depends_on_names_alone() -> None:
+def test_the_sample_is_limited_and_independent_of_the_order() -> None:
     table = pd.DataFrame(
         {"page": [f"p{i % 7}" for i in range(70)], "symbol": range(70), "class": ["a"] * 60 + ["b"] * 10}
     )
-    chosen = sample_per_class(table, 12, 0)
-    assert chosen["class"].value_counts().to_dict() == {"a": 12, "b": 10}
+    sample = sample_per_class(table, 12, 0)
+    assert sample["class"].value_counts().to_dict() == {"a": 12, "b": 10}
     again = sample_per_class(table.sample(frac=1, random_state=1), 12, 0)
-    assert chosen["symbol"].tolist() == again["symbol"].tolist()
-    assert chosen["symbol"].tolist() != sample_per_class(table, 12, 1)["symbol"].tolist()
+    assert sample["symbol"].tolist() == again["symbol"].tolist()
+    assert sample["symbol"].tolist() != sample_per_class(table, 12, 1)["symbol"].tolist()
 
 
-def test_patches_are_of_v1_classes_and_of_others_where_v1_has_none(tmp_path: Path) -> None:
+def test_patches_have_v1_classes_or_extended_classes(tmp_path: Path) -> None:
     (tmp_path / "images").mkdir()
     page = np.full((400, 300), 255, dtype=np.uint8)
     page[200, 100] = 0
@@ -48,5 +48,5 @@ def test_patches_are_of_v1_classes_and_of_others_where_v1_has_none(tmp_path: Pat
     patch = cv2.imdecode(np.frombuffer(rows["png"].iloc[0], dtype=np.uint8), cv2.IMREAD_GRAYSCALE)
     assert np.argwhere(patch == 0).tolist() == [[85, 22]]
     (tmp_path / "images" / "p.png").unlink()
-    with pytest.raises(ValueError, match=r"p\.png cannot be read as an image"):
+    with pytest.raises(ValueError, match=r"p\.png: cannot be read as an image"):
         write_patches(tmp_path, per_class=1, seed=0)

@@ -19,7 +19,7 @@ def data_set(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_crops_show_the_rare_symbol_in_their_middle(data_set: Path, tmp_path: Path) -> None:
+def test_crops_are_centred_on_a_rare_symbol(data_set: Path, tmp_path: Path) -> None:
     counts = write_crops(data_set, tmp_path / "crops.parquet", max_frequency=0.02, per_class=3)
     rows = pq.read_table(tmp_path / "crops.parquet").to_pylist()
     assert len(rows) == sum(counts.values())
@@ -42,16 +42,16 @@ def test_the_same_seed_gives_the_same_crops(data_set: Path, tmp_path: Path) -> N
     assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
 
 
-def test_the_table_of_the_data_set_is_not_replaced(data_set: Path) -> None:
+def test_the_table_of_the_data_set_is_not_overwritten(data_set: Path) -> None:
     before = (data_set / "symbols.parquet").read_bytes()
     with pytest.raises(ValueError, match=r"symbols\.parquet: is an input and would be overwritten"):
         write_crops(data_set, data_set / "symbols.parquet")
     assert (data_set / "symbols.parquet").read_bytes() == before
 
 
-def test_what_cannot_be_cropped_is_refused(data_set: Path, tmp_path: Path) -> None:
+def test_invalid_data_sets_and_frequencies_raise_errors(data_set: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"has no symbols\.parquet"):
         write_crops(tmp_path, tmp_path / "x.parquet")
-    with pytest.raises(ValueError, match=r"less than 0\.0%"):
+    with pytest.raises(ValueError, match=r"max_frequency: .*less than 0\.0%"):
         write_crops(data_set, tmp_path / "x.parquet", max_frequency=0.0)
     assert not (tmp_path / "x.parquet").exists()

@@ -24,7 +24,7 @@ def area(edges: Edges) -> float:
     return float((x0 * y1 - x1 * y0).sum() / 2)
 
 
-def test_lines_absolute_and_relative_agree() -> None:
+def test_absolute_and_relative_commands_are_equivalent() -> None:
     (absolute,) = parse_path("M1 2 L4 2 L4 6 H1 V2 Z", 0.1)
     (relative,) = parse_path("m1 2 3 0 0 4 h-3 v-4 z", 0.1)
     np.testing.assert_array_equal(absolute, relative)
@@ -32,11 +32,11 @@ def test_lines_absolute_and_relative_agree() -> None:
 
 
 @pytest.mark.parametrize("tolerance", [0.5, 0.05, 0.005])
-def test_curves_stay_within_the_tolerance(tolerance: float) -> None:
-    k = 4 / 3 * math.tan(math.pi / 8)  # a cubic that follows a quarter circle to within 3e-4 of the radius
+def test_chords_are_within_the_tolerance_of_curves(tolerance: float) -> None:
+    k = 4 / 3 * math.tan(math.pi / 8)  # a cubic that approximates a quarter circle to 3e-4 of the radius
     (points,) = parse_path(f"M10 0C10 {10 * k} {10 * k} 10 0 10", tolerance)
-    middles = (points[1:] + points[:-1]) / 2
-    assert np.abs(np.hypot(*middles.T) - 10).max() < tolerance + 0.003
+    centres = (points[1:] + points[:-1]) / 2
+    assert np.abs(np.hypot(*centres.T) - 10).max() < tolerance + 0.003
 
 
 def test_smooth_curves_reflect_the_control_point() -> None:
@@ -48,17 +48,17 @@ def test_smooth_curves_reflect_the_control_point() -> None:
     np.testing.assert_allclose(short, long)
 
 
-def test_the_quick_way_for_a_straight_path_is_the_same() -> None:
+def test_straight_paths_are_parsed_like_other_paths() -> None:
     np.testing.assert_array_equal(parse_path("M1 -2 L30 4", 1)[0], parse_path("M 1,-2 L 30,4", 1)[0])
 
 
 @pytest.mark.parametrize("d", ["M0 0 A1 1 0 0 0 1 1", "M0", "M0 0 C1 1", "M0 0 Z 3"])
-def test_paths_that_cannot_be_read_are_refused(d: str) -> None:
+def test_invalid_paths_raise_an_error(d: str) -> None:
     with pytest.raises(ValueError, match="cannot be read; expected M L H V C S Q T Z"):
         parse_path(d, 0.1)
 
 
-def test_a_hole_is_taken_away() -> None:
+def test_holes_are_subtracted() -> None:
     ring = fill_edges(parse_path("M0 0H10V10H0Z M2 2V8H8V2Z", 0.1))
     assert abs(area(ring)) == 100 - 36
 
@@ -70,12 +70,12 @@ def test_strokes_cover_length_times_width() -> None:
     assert area(stroke_edges(bent, 1.0)) == pytest.approx(10 + math.hypot(10, 5), rel=0.01)
 
 
-def test_a_hairpin_keeps_both_arms_to_the_tip() -> None:
+def test_sharp_corners_are_divided_into_two_strokes() -> None:
     arms = np.array([[100.0, 10.0], [0.0, 0.0], [100.0, -10.0]])
     assert area(stroke_edges(arms, 2.0)) == pytest.approx(2 * 2 * math.hypot(100, 10))
 
 
-def test_points_that_do_not_move_leave_no_mark() -> None:
+def test_strokes_of_length_0_have_no_edges() -> None:
     assert len(stroke_edges(np.array([[1.0, 1.0], [1.0, 1.0]]), 2.0)) == 0
     assert len(stroke_edges(np.array([[1.0, 1.0], [1.0, 1.0]]), 2.0, "round")) == 0
 
@@ -85,12 +85,12 @@ def test_ellipses_and_rectangles_have_their_area() -> None:
     assert area(rectangle(1, 2, 3, 4)) == 12
 
 
-def test_positive_turns_an_outline_only_if_needed() -> None:
+def test_orient_positive_reverses_negative_outlines_only() -> None:
     box = rectangle(0, 0, 2, 2)
     assert area(orient_positive(box[:, [2, 3, 0, 1]])) == area(orient_positive(box)) == 4
 
 
-def test_dashes_follow_the_pattern_round_a_corner() -> None:
+def test_dashes_continue_around_a_corner() -> None:
     line = np.array([[0.0, 0.0], [5.0, 0.0], [5.0, 5.0]])
     pieces = dashes(line, [4.0, 2.0])
     assert [piece.tolist() for piece in pieces] == [[[0, 0], [4, 0]], [[5, 1], [5, 5]]]
@@ -98,11 +98,11 @@ def test_dashes_follow_the_pattern_round_a_corner() -> None:
     assert dashes(line, [0.0])[0] is line
 
 
-def test_moved_scales_then_shifts() -> None:
+def test_transform_edges_scales_before_shifting() -> None:
     np.testing.assert_array_equal(transform_edges(np.array([[0.0, 0, 1, 2]]), 3, 10, 20), [[10, 20, 13, 26]])
 
 
-def test_rings_and_halves_of_an_area_add_up() -> None:
+def test_areas_of_both_halves_equal_the_area() -> None:
     ring = fill_edges(parse_path("M0 0H10V10H0Z M2 2V8H8V2Z", 0.1))
     assert [len(outline) for outline in rings(ring)] == [5, 5]
     above, below = split_at(ring, 4)
@@ -111,5 +111,5 @@ def test_rings_and_halves_of_an_area_add_up() -> None:
     assert above[:, [1, 3]].max() == below[:, [1, 3]].min() == 4
 
 
-def test_turned_is_clockwise_where_y_is_downwards() -> None:
+def test_rotation_is_clockwise_with_y_downwards() -> None:
     np.testing.assert_allclose(rotate_points(np.array([[3.0, 5], [1, 5]]), 90, 1, 5), [[1, 7], [1, 5]], atol=1e-12)

@@ -17,7 +17,7 @@ def render_shapes(**shapes: np.ndarray) -> Page:
     return render_page(marks, AnnotatedMarks(symbols), 40, 60)
 
 
-def test_image_box_and_mask_say_the_same(engrave: Engrave, musicxml: str) -> None:
+def test_image_box_and_mask_are_consistent(engrave: Engrave, musicxml: str) -> None:
     page = engrave(musicxml)
     assert len(page.symbols) > 15
     dark = page.image < 128
@@ -25,11 +25,11 @@ def test_image_box_and_mask_say_the_same(engrave: Engrave, musicxml: str) -> Non
         mask = decode_mask(page.masks[k], *page.image.shape)
         y, x = np.nonzero(mask)
         assert (x.min(), y.min(), x.max() + 1, y.max() + 1) == tuple(box), symbol
-        assert dark[mask].mean() > 0.95, symbol  # at its rim a symbol of half a pixel may round to either side
+        assert dark[mask].mean() > 0.95, symbol  # half-covered pixels may be rounded either way
         assert mask.sum() == page.areas[k]
 
 
-def test_no_ink_of_a_symbol_is_without_instance(engrave: Engrave, musicxml: str) -> None:
+def test_segmentation_and_instances_are_consistent(engrave: Engrave, musicxml: str) -> None:
     page = engrave(musicxml)
     instances = page.instances()
     segmentation = page.segmentation(EXTENDED_IDS)
@@ -39,38 +39,38 @@ def test_no_ink_of_a_symbol_is_without_instance(engrave: Engrave, musicxml: str)
         assert set(np.unique(segmentation[instances == i])) == {number[int(i)]}
 
 
-def test_the_finer_symbol_owns_the_pixel() -> None:
+def test_pixels_of_overlapping_symbols_belong_to_the_finer_one() -> None:
     page = render_shapes(noteheadBlackOnLine=rectangle(10, 10, 8, 8), staff=rectangle(0, 13, 60, 2))
     segmentation = page.segmentation(EXTENDED_IDS)
     assert segmentation[13, 12] == EXTENDED_IDS["noteheadBlackOnLine"]
     assert segmentation[13, 30] == EXTENDED_IDS["staff"]
     staff = next(k for k, s in enumerate(page.symbols) if s.label == "staff")
-    assert page.areas[staff] == 120  # hidden pixels are still its own
+    assert page.areas[staff] == 120  # including hidden pixels
 
 
-def test_what_lies_off_the_page_is_cut_off_or_left_out() -> None:
+def test_symbols_beyond_the_page_are_clipped_or_omitted() -> None:
     page = render_shapes(stem=rectangle(-5, 10, 10, 2), beam=rectangle(100, 10, 10, 2), tie=fill_edges([]))
     assert [s.label for s in page.symbols] == ["stem"]
     assert page.boxes.tolist() == [[0, 10, 5, 12]]
     assert render_shapes(tie=fill_edges([])).boxes.shape == (0, 4)
 
 
-def test_a_hair_line_still_has_ink() -> None:
+def test_thin_lines_have_pixels() -> None:
     assert render_shapes(stem=rectangle(10.4, 10, 0.2, 5)).boxes.tolist() == [[10, 10, 11, 15]]
 
 
-def test_a_seam_that_is_dark_has_an_owner() -> None:
-    """Two halves that share a column by 0.45 and 0.4 make it dark, though neither covers half of it."""
+def test_dark_pixels_between_symbols_are_assigned() -> None:
+    """Two shapes that cover a column by 0.45 and 0.4 make it dark, although neither covers half of it."""
     page = render_shapes(stem=rectangle(10, 10, 5.45, 5), beam=rectangle(15.6, 10, 5, 5))
     assert (page.image[10:15, 15] < 128).all()
     assert (page.segmentation(EXTENDED_IDS)[10:15, 15] == EXTENDED_IDS["stem"]).all()
 
 
-def test_slanted_symbols_have_a_turned_box() -> None:
+def test_slanted_symbols_have_an_oriented_box() -> None:
     slanted = fill_edges([np.array([[10.0, 10], [50, 20], [50, 24], [10, 14]])])
     page = render_shapes(beam=slanted)
     sides = np.linalg.norm(np.diff(page.oriented[0], axis=0), axis=1)
     assert np.isclose(sorted(sides)[-1], np.hypot(40, 10), atol=1.5)
-    assert sides.min() < 4.1  # an upright box would be 14 high
+    assert sides.min() < 4.1  # the height of the axis-aligned box is 14
     upright = render_shapes(stem=rectangle(5, 5, 2, 20)).oriented[0]
     assert upright.tolist() == [[7, 25], [7, 5], [5, 5], [5, 25]]

@@ -7,21 +7,23 @@ from entourage.engrave.render.outlines import Edges, ellipse, fill_edges, parse_
 from entourage.engrave.render.raster import rasterise
 
 
-def picture(edges: Edges, height: int, width: int) -> NDArray[np.float64]:
+def rasterise_one(edges: Edges, height: int, width: int) -> NDArray[np.float64]:
     ink = rasterise([edges])
     image = np.zeros((height, width))
     image[ink.y, ink.x] = ink.coverage
     return image
 
 
-def test_a_box_covers_its_exact_share_of_each_pixel() -> None:
+def test_the_coverage_of_a_box_is_exact() -> None:
     rows = np.array([0.75, 1, 0.5, 0])  # from 0.25 to 2.5
     columns = np.array([0, 0.5, 1, 1, 0.125])  # from 1.5 to 4.125
-    np.testing.assert_allclose(picture(rectangle(1.5, 0.25, 2.625, 2.25), 4, 5), np.outer(rows, columns), atol=1e-6)
+    np.testing.assert_allclose(
+        rasterise_one(rectangle(1.5, 0.25, 2.625, 2.25), 4, 5), np.outer(rows, columns), atol=1e-6
+    )
 
 
-def test_coverage_equals_a_fine_count_of_points() -> None:
-    """A slanted star-like outline against 64 x 64 samples a pixel."""
+def test_coverage_equals_that_of_fine_sampling() -> None:
+    """Compare a star-like outline with 64 x 64 samples per pixel."""
     rng = np.random.default_rng(3)
     angle = np.sort(rng.uniform(0, 2 * np.pi, 9))
     points = np.stack([6 + rng.uniform(2, 5, 9) * np.cos(angle), 6 + rng.uniform(2, 5, 9) * np.sin(angle)], axis=1)
@@ -34,32 +36,32 @@ def test_coverage_equals_a_fine_count_of_points() -> None:
         inside ^= crosses
     expected = inside.reshape(12, 64, 12, 64).mean(axis=(1, 3))
     assert (
-        np.abs(picture(fill_edges([points]), 12, 12) - expected).max() < 2 / 64
-    )  # at a corner two edges miss by 1/64 each
+        np.abs(rasterise_one(fill_edges([points]), 12, 12) - expected).max() < 2 / 64
+    )  # each of two edges at a corner has an error of 1/64
 
 
 def test_total_coverage_is_the_area() -> None:
-    assert math.isclose(picture(ellipse(10.3, 9.7, 7, 4), 20, 20).sum(), math.pi * 28, rel_tol=1e-4)
+    assert math.isclose(rasterise_one(ellipse(10.3, 9.7, 7, 4), 20, 20).sum(), math.pi * 28, rel_tol=1e-4)
 
 
-def test_holes_are_empty_and_overlaps_count_once() -> None:
+def test_holes_are_empty_and_overlaps_are_covered_once() -> None:
     ring = fill_edges(parse_path("M0 0H6V6H0Z M2 2V4H4V2Z", 0.1))
-    image = picture(ring, 6, 6)
+    image = rasterise_one(ring, 6, 6)
     assert image[3, 3] == 0
     assert image.sum() == 32
     twice = np.concatenate([rectangle(0, 0, 4, 4), rectangle(2, 2, 4, 4)])
-    assert picture(twice, 6, 6).max() == 1
-    assert picture(twice, 6, 6).sum() == 28
+    assert rasterise_one(twice, 6, 6).max() == 1
+    assert rasterise_one(twice, 6, 6).sum() == 28
 
 
-def test_shares_of_overlapping_parts_are_added_up_to_the_whole_pixel() -> None:
+def test_areas_of_overlapping_parts_are_added_up_to_1() -> None:
     part = rectangle(0, 0, 2.5, 1)
-    np.testing.assert_allclose(picture(part, 1, 3), [[1, 1, 0.5]])
-    np.testing.assert_allclose(picture(np.concatenate([part] * 2), 1, 3), [[1, 1, 1]])
-    np.testing.assert_allclose(picture(np.concatenate([part, rectangle(1, 0, 1.25, 1)]), 1, 3), [[1, 1, 0.75]])
+    np.testing.assert_allclose(rasterise_one(part, 1, 3), [[1, 1, 0.5]])
+    np.testing.assert_allclose(rasterise_one(np.concatenate([part] * 2), 1, 3), [[1, 1, 1]])
+    np.testing.assert_allclose(rasterise_one(np.concatenate([part, rectangle(1, 0, 1.25, 1)]), 1, 3), [[1, 1, 0.75]])
 
 
-def test_shapes_are_kept_apart_and_may_be_empty_or_off_the_page() -> None:
+def test_shapes_are_separate_and_may_be_empty_or_beyond_the_page() -> None:
     shapes = [rectangle(0, 0, 2, 1), fill_edges([]), rectangle(-3, -2, 1, 1), rectangle(5, 5, 1, 3)]
     ink = rasterise(shapes)
     assert np.diff(ink.start).tolist() == [2, 0, 1, 3]
@@ -72,6 +74,6 @@ def test_no_shapes_give_no_ink() -> None:
     assert rasterise([fill_edges([])]).start.tolist() == [0, 0]
 
 
-def test_an_absurd_coordinate_does_not_cost_memory() -> None:
+def test_large_coordinates_need_no_memory() -> None:
     ink = rasterise([rectangle(0, 0, 1e12, 1)])
     assert ink.x.max() < 20_001

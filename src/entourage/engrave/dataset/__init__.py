@@ -1,1 +1,1 @@
-"""Data sets of engraved pages: workers, formats, statistics."""
+"""Data sets of engraved pages: workers, formats and statistics."""

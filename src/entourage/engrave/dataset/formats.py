@@ -1,12 +1,9 @@
-"""The table of all symbols: one row a symbol, everything that is known of it.
+"""Annotation formats: the table of symbols, from which COCO and DeepScoresV2 are written, and DeepScores' XML.
 
-COCO's JSON: boxes and masks of the extended list.
-
-The XML file a page of the first DeepScores: classes of V1, boxes as shares of the page's size.
-
-DeepScoresV2's JSON: both annotation sets, upright and oriented boxes, and the music in the comments.
-
-How annotations are written: a table of all symbols first, and every other format from it.
+- symbols.parquet: one row per symbol with all of its attributes.
+- COCO: boxes and masks of the extended list.
+- DeepScoresV2: both annotation sets, axis-aligned and oriented boxes; musical attributes are in the comments.
+- XML, one file per page, as in the first DeepScores: classes of V1, boxes as fractions of the page size.
 """
 
 from __future__ import annotations
@@ -30,25 +27,25 @@ SCHEMA = pa.schema(
     [
         ("score", pa.string()),  # the score's name in this data set
         ("source", pa.string()),  # its file in this data set
-        ("work", pa.string()),  # what splits keep together
+        ("work", pa.string()),  # all pages of a work are in the same split
         ("page", pa.string()),  # name of the image, without suffix
         ("number", pa.int32()),  # of the page in its score, from 1
         ("width", pa.int32()),
         ("height", pa.int32()),
         ("font", pa.string()),
         ("complete", pa.bool_()),  # every glyph on the page has a class
-        ("symbol", pa.int32()),  # its value in the instance image, from 1
+        ("symbol", pa.int32()),  # value in the instance image, from 1
         ("label", pa.string()),  # class in the extended list, or ""
         ("label_id", pa.int32()),  # 0 if none
         ("v1", pa.string()),  # class in V1, or ""
         ("v1_id", pa.int32()),
         ("muscima_id", pa.int32()),
-        *[(name, pa.int32()) for name in ("x0", "y0", "x1", "y1")],  # x1, y1 lie beyond the last pixel
-        ("oriented", pa.list_(pa.float32(), 8)),  # corners x, y of the turned box
+        *[(name, pa.int32()) for name in ("x0", "y0", "x1", "y1")],  # x1, y1 are exclusive
+        ("oriented", pa.list_(pa.float32(), 8)),  # corners x, y of the oriented box
         ("area", pa.int32()),  # pixels, hidden ones included
         ("mask", pa.string()),  # COCO's compressed run lengths, hidden pixels included
         ("element", pa.string()),  # id in the source
-        ("notes", pa.list_(pa.string())),  # ids of the notes it belongs to
+        ("notes", pa.list_(pa.string())),  # ids of the notes to which it belongs
         ("heads", pa.list_(pa.int32())),  # the same notes as values of the instance image
         ("onset", pa.float64()),  # quarter notes from the beginning of the score
         ("duration", pa.float64()),
@@ -61,7 +58,19 @@ SCHEMA = pa.schema(
 
 
 def page_table(page: Page, *, score: str, source: str, work: str, name: str, font: str) -> pa.Table:
-    """The symbols of a page as rows of the table."""
+    """Convert the symbols of a page to rows of the table.
+
+    Args:
+        page: the page.
+        score: name of the score in the data set.
+        source: path of the score in the data set.
+        work: key of the musical work.
+        name: name of the page's image, without suffix.
+        font: name of the music font.
+
+    Returns:
+        A table with the columns of `SCHEMA`, one row per symbol.
+    """
     height, width = page.image.shape
     symbols = page.symbols
     heads = {s.notes[0]: i for i, s in enumerate(symbols, start=1) if s.label.startswith("notehead") and s.notes}
@@ -100,14 +109,21 @@ def page_table(page: Page, *, score: str, source: str, work: str, name: str, fon
 
 
 def read_table(folder: Path, columns: list[str]) -> pd.DataFrame:
-    """Columns of the table of a data set.
+    """Read columns of the table of a data set.
+
+    Args:
+        folder: folder of the data set.
+        columns: names of the columns.
+
+    Returns:
+        The columns, one row per symbol.
 
     Raises:
-        ValueError: the folder is no data set, or its table is damaged.
+        ValueError: the folder is not a data set, or its table is damaged.
     """
     path = folder / "symbols.parquet"
     if not path.is_file():
-        raise ValueError(f"{folder} has no symbols.parquet; expected a data set made by `entourage engrave`")
+        raise ValueError(f"{folder}: has no symbols.parquet; expected a data set from `entourage engrave`")
     with parquet_errors(path, "entourage engrave"):
         return pq.read_table(path, columns=columns).to_pandas()  # type: ignore[no-any-return]
 
@@ -116,12 +132,12 @@ Rows = list[dict[str, Any]]  # the symbols of one page, as rows of the table
 
 
 def write_coco(path: Path, pages: Iterable[Rows], description: str) -> None:
-    """Writes the file page by page, so that memory does not grow with the data set.
+    """Write COCO's JSON page by page, with the annotations of one page in memory.
 
     Args:
         path: the file.
-        pages: the symbols of each page, as rows of the table.
-        description: of the data set.
+        pages: symbols of each page, as rows of the table.
+        description: description of the data set.
     """
     categories = [{"id": n, "name": name, "supercategory": "music"} for name, n in EXTENDED_IDS.items()]
     head = {"info": {"description": description, "version": "1"}, "licenses": [], "categories": categories}
@@ -158,7 +174,15 @@ def _annotation(row: dict[str, Any], image: int, number: int) -> dict[str, Any]:
 
 
 def page_xml(page: Page, filename: str) -> str:
-    """The annotation of a page. Readers multiply the corners by the width and height that the file gives."""
+    """Return the XML annotation of a page; the corners of boxes are relative to width and height.
+
+    Args:
+        page: the page.
+        filename: name of the image.
+
+    Returns:
+        The XML document.
+    """
     height, width = page.image.shape
     lines = [
         "<annotation>",
@@ -174,12 +198,12 @@ def page_xml(page: Page, filename: str) -> str:
 
 
 def write_deepscores(path: Path, pages: Iterable[Rows], description: str) -> None:
-    """Writes the file page by page, so that memory does not grow with the data set.
+    """Write DeepScoresV2's JSON page by page, with the annotations of one page in memory.
 
     Args:
         path: the file.
-        pages: the symbols of each page; annotations are numbered from 1 in this order.
-        description: of the data set.
+        pages: symbols of each page, as rows of the table; annotations are numbered from 1 in this order.
+        description: description of the data set.
     """
     info = {"description": description, "version": "2.0", "annotation_format": "DeepScoresV2"}
     head = {"info": info, "annotation_sets": ["deepscores", "muscima++"], "categories": _categories()}
@@ -198,7 +222,7 @@ def write_deepscores(path: Path, pages: Iterable[Rows], description: str) -> Non
 
 
 def _categories() -> dict[str, dict[str, Any]]:
-    """Name, annotation set and the value of the class in segmentation images of this data set."""
+    """Return name, annotation set and value in the segmentation images of each class."""
     extended = {str(n): {"name": name, "annotation_set": "deepscores", "color": n} for name, n in EXTENDED_IDS.items()}
     return extended | {
         str(n): {"name": name, "annotation_set": "muscima++", "color": n - 136} for name, n in MUSCIMA_IDS.items()
@@ -240,9 +264,7 @@ def _comments(row: Mapping[str, Any]) -> str:
     comments = {"instance": f"#{row['symbol']:06x}"}
     for name, key in (("onset", "onset"), ("duration", "duration"), ("rel_position", "position")):
         if row[key] is not None:
-            comments[name] = (
-                f"{round(row[key], 6):.15g}"  # the table has six decimals, and late onsets many digits before them
-            )
+            comments[name] = f"{round(row[key], 6):.15g}"  # six decimals as in the table, also for large onsets
     for name in ("staff", "pitch", "element"):
         if row[name]:
             comments[name] = str(row[name])

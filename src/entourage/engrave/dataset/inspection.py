@@ -1,7 +1,4 @@
-"""The tables of chapter 5 for any data set: how many symbols pages and classes have, and what classes look like.
-
-A page with its ground truth drawn on it: boxes, labels, masks and onsets.
-"""
+"""Inspection of data sets: symbols per page and class (thesis, chapter 5), pictures of classes, drawn annotations."""
 
 from __future__ import annotations
 
@@ -28,13 +25,13 @@ from entourage.report.page import Block, Section, write_page
 from entourage.symbols import EXTENDED_IDS, ClassSet, class_ids
 
 _CELL_WIDTH, _CELL_HEIGHT, _NAME_HEIGHT, _COLUMNS = 120, 170, 34, 12
-_FONT_SCALE = 0.42  # size of the names below pictures, where they have room
+_FONT_SCALE = 0.42  # maximum size of the names below the pictures
 _N_TOP = 10
 
 
 @dataclass(frozen=True)
 class Summary:
-    """How numbers are spread (the first table of chapter 5)."""
+    """Summary statistics of numbers (first table of chapter 5)."""
 
     mean: float
     std: float
@@ -44,7 +41,7 @@ class Summary:
 
     @classmethod
     def from_values(cls, values: ArrayLike) -> Summary:
-        """The spread of numbers, of which there must be at least one."""
+        """Return the statistics of one or more numbers."""
         array = np.asarray(values, dtype=float)
         numbers = (array.mean(), array.std(), np.median(array), array.max(), array.min())
         return cls(*(float(number) for number in numbers))
@@ -52,12 +49,12 @@ class Summary:
 
 @dataclass(frozen=True)
 class SymbolStatistics:
-    """What a data set holds.
+    """Numbers of symbols of a data set.
 
     Attributes:
-        pages: the number of symbols on each page.
-        classes: the number of symbols of each class, the commonest first; classes that do not occur are last, with 0.
-        class_list: the list of classes that is counted.
+        pages: number of symbols on each page.
+        classes: number of symbols of each class of the list, in decreasing order.
+        class_list: the list of classes.
     """
 
     pages: pd.Series[int]
@@ -66,51 +63,62 @@ class SymbolStatistics:
 
     @property
     def top_ten_fraction(self) -> float:
-        """The share of all symbols that belong to the ten commonest classes."""
+        """Fraction of all symbols that belong to the ten most frequent classes."""
         return float(self.classes.iloc[:_N_TOP].sum() / max(self.classes.sum(), 1))
 
     @property
     def absent(self) -> list[str]:
-        """The classes without a single symbol."""
+        """The classes without symbols."""
         return [str(name) for name in self.classes.index[self.classes == 0]]
 
     def table(self) -> list[tuple[str, str, str]]:
-        """Rows for people: the measure, its value for pages, its value for classes."""
+        """Return a table of texts with header: statistic, value for pages, value for classes."""
         page_summary, class_summary = asdict(Summary.from_values(self.pages)), asdict(Summary.from_values(self.classes))
         names = {"mean": "mean", "std": "standard deviation", "median": "median"}
         names |= {"maximum": "maximum", "minimum": "minimum"}
         rows = [(name, f"{page_summary[key]:,.1f}", f"{class_summary[key]:,.1f}") for key, name in names.items()]
-        return [("statistic", "symbols a page", "symbols a class"), *rows]
+        return [("statistic", "symbols per page", "symbols per class"), *rows]
 
 
 def count_symbols(folder: Path, classes: ClassSet = "extended") -> SymbolStatistics:
-    """Counts the symbols of a data set that `entourage engrave` has made.
+    """Count the symbols of a data set by page and class.
 
     Args:
-        folder: the data set.
-        classes: which list to count: "extended", "v1" or "v1-118".
+        folder: data set from `entourage engrave`.
+        classes: list of classes: "extended", "v1" or "v1-118".
+
+    Returns:
+        The counts.
 
     Raises:
-        ValueError: the folder is no such data set, it is empty, or the list is not one of these.
+        ValueError: the folder is not a data set, has no symbols, or the list of classes is not one of these.
     """
     table = read_table(folder, ["page", "label", "v1"])
     if classes == "muscima":
-        raise ValueError("class list 'muscima' is not counted; expected extended, v1 or v1-118")
+        raise ValueError("classes: 'muscima' is not supported; expected extended, v1 or v1-118")
     names = class_ids(classes)
     labels = table["label" if classes == "extended" else "v1"]
-    counted_rows = labels.isin(list(names))
-    if not counted_rows.any():
-        raise ValueError(f"{folder} holds no symbols; expected at least one")
-    pages = table["page"][counted_rows].value_counts().reindex(table["page"].unique(), fill_value=0).sort_index()
-    counts = labels[counted_rows].value_counts().reindex(list(names), fill_value=0)
+    in_list = labels.isin(list(names))
+    if not in_list.any():
+        raise ValueError(f"{folder}: contains no symbols; expected at least one")
+    pages = table["page"][in_list].value_counts().reindex(table["page"].unique(), fill_value=0).sort_index()
+    counts = labels[in_list].value_counts().reindex(list(names), fill_value=0)
     return SymbolStatistics(pages, counts.sort_values(ascending=False, kind="stable"), classes)
 
 
 def contact_sheet(folder: Path, statistics: SymbolStatistics) -> NDArray[np.uint8]:
-    """One picture of each class that occurs, ordered by frequency, with its name and count below."""
+    """Draw an example of each class that occurs, in decreasing order of frequency, with its name and count.
+
+    Args:
+        folder: data set from `entourage engrave`.
+        statistics: its counts.
+
+    Returns:
+        Greyscale image, shape (height, width).
+    """
     column = "label" if statistics.class_list == "extended" else "v1"
     table = read_table(folder, ["page", column, "x0", "y0", "x1", "y1"])
-    # The middle one of the symbols that occur: neither the first page nor the last is typical.
+    # The example is the median row: neither the first page nor the last is typical.
     sample = {name: rows.iloc[len(rows) // 2] for name, rows in table.groupby(column)}
     names = [str(name) for name in statistics.classes.index[statistics.classes > 0]]
     rows = -(-len(names) // _COLUMNS)
@@ -122,14 +130,14 @@ def contact_sheet(folder: Path, statistics: SymbolStatistics) -> NDArray[np.uint
         sheet[y + 4 : y + _CELL_HEIGHT - 4, x + 4 : x + _CELL_WIDTH - 4] = patches[name]
         for line, text in enumerate((name, f"{statistics.classes[name]:,}")):
             text_width = cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, _FONT_SCALE, 1)[0][0]
-            size = _FONT_SCALE * min(1.0, (_CELL_WIDTH - 8) / text_width)  # no name runs into the next
+            size = _FONT_SCALE * min(1.0, (_CELL_WIDTH - 8) / text_width)  # names fit into their cells
             position = (x + 4, y + _CELL_HEIGHT + 11 + 15 * line)
             cv2.putText(sheet, text, position, cv2.FONT_HERSHEY_SIMPLEX, size, 0, 1, cv2.LINE_AA)
     return sheet
 
 
 def _patches(folder: Path, sample: dict[str, pd.Series]) -> dict[str, NDArray[np.uint8]]:
-    """The picture of each class, cut out page by page, so that one page at a time is in memory."""
+    """Cut out the example of each class, with one page in memory at a time."""
     pages: dict[str, list[str]] = {}
     for name, row in sample.items():
         pages.setdefault(row["page"], []).append(name)
@@ -144,7 +152,13 @@ def _patches(folder: Path, sample: dict[str, pd.Series]) -> dict[str, NDArray[np
 
 
 def write_statistics(folder: Path, statistics: SymbolStatistics, out: Path) -> None:
-    """Writes report.html, classes.csv and contact_sheet.png into a folder."""
+    """Write report.html, classes.csv and contact_sheet.png.
+
+    Args:
+        folder: data set from `entourage engrave`.
+        statistics: its counts.
+        out: folder for the files.
+    """
     frame = pd.DataFrame({"class": statistics.classes.index, "symbols": statistics.classes.to_numpy()})
     with atomic_path(out / "classes.csv") as temporary:
         frame.to_csv(temporary, index=False)
@@ -153,20 +167,22 @@ def write_statistics(folder: Path, statistics: SymbolStatistics, out: Path) -> N
     with atomic_path(out / "contact_sheet.png") as temporary:
         temporary.write_bytes(png)
     lead = f"{len(statistics.pages):,} pages with {int(statistics.classes.sum()):,} symbols of {len(frame)} classes. "
-    lead += f"The ten commonest classes hold {statistics.top_ten_fraction:.0%} of them; "
+    lead += f"The ten most frequent classes have {statistics.top_ten_fraction:.0%} of them; "
     lead += f"{len(statistics.absent)} do not occur."
     blocks = [
-        Block("Symbols a page and a class", table=statistics.table()),
+        Block("Symbols per page and per class", table=statistics.table()),
         Block("Pages by number of symbols", figure=_histogram(statistics.pages.to_numpy())),
     ]
     order = Block("Symbols of each class", figure=_frequencies(statistics.classes))
-    examples = Block("One of each class, and how many there are", figure=raster_figure(png, "png", *sheet.shape[::-1]))
+    examples = Block(
+        "Example and number of symbols of each class", figure=raster_figure(png, "png", *sheet.shape[::-1])
+    )
     sections = [Section("Statistics", lead, blocks, wide=[order, examples])]
     write_page(out / "report.html", "Engraved pages", str(folder), sections)
 
 
 def _histogram(counts: NDArray[np.integer]) -> str:
-    """How often pages have so many symbols, on a logarithmic scale."""
+    """Draw the distribution of symbols per page on a logarithmic scale."""
     with figure_style():
         figure = Figure(figsize=(4.6, 2.6))
         axes = figure.subplots()
@@ -174,7 +190,7 @@ def _histogram(counts: NDArray[np.integer]) -> str:
         axes.hist(counts, bins=np.geomspace(1, top * 1.01, 30).tolist(), density=True, color="#2a6f97")
         axes.set_xscale("log")
         axes.set_xlabel("symbols on a page")
-        axes.set_ylabel("share of pages")
+        axes.set_ylabel("density")
         return to_svg(figure)
 
 
@@ -196,34 +212,40 @@ Colour = NDArray[np.uint8]
 
 
 def read_annotated_page(path: Path) -> tuple[Colour, list[dict[str, Any]]]:
-    """The image of a page of a data set, in BGR, and the rows of its symbols.
+    """Read a page of a data set.
 
     Args:
         path: the image, DIR/images/PAGE.png.
 
+    Returns:
+        The image in BGR, shape (height, width, 3), and the rows of its symbols in symbols.parquet.
+
     Raises:
-        ValueError: there is no such image, or no data set around it that knows the page.
+        ValueError: the image cannot be read, or the table of the data set does not exist or lacks the page.
     """
     image = cv2.imread(str(path), cv2.IMREAD_COLOR) if path.is_file() else None  # a pipe would block
     if image is None:
-        raise ValueError(f"{path} cannot be read as an image; expected DIR/images/PAGE.png")
+        raise ValueError(f"{path}: cannot be read as an image; expected DIR/images/PAGE.png")
     table = path.parent.parent / "symbols.parquet"
     if not table.is_file():
-        raise ValueError(f"{table} does not exist; expected the table of the data set that {path} belongs to")
+        raise ValueError(f"{table}: does not exist; expected the table of the data set of {path}")
     with parquet_errors(table, "entourage engrave"):
         rows = pq.read_table(table, filters=[("page", "=", path.stem)]).to_pylist()
     if not rows:
-        raise ValueError(f"{table} knows no page {path.stem!r}; expected the image of one of its pages")
+        raise ValueError(f"{table}: has no page {path.stem!r}; expected the image of one of its pages")
     return np.asarray(image, dtype=np.uint8), rows
 
 
 def draw_annotations(image: Colour, rows: list[dict[str, Any]], layers: Collection[Layer] = LAYERS) -> Colour:
-    """Draws the ground truth on a copy of the page.
+    """Draw the annotations of a page on a copy of its image.
 
     Args:
         image: the page in BGR, shape (height, width, 3).
-        rows: its symbols, as rows of the table.
-        layers: what to draw. Labels of noteheads are "class onset/position/duration" if onsets are drawn.
+        rows: the rows of its symbols in symbols.parquet.
+        layers: annotations to draw. With labels and onsets, noteheads have "class onset/position/duration".
+
+    Returns:
+        The drawing, of the shape of the image.
     """
     canvas = image.copy()
     height = image.shape[0]
@@ -248,14 +270,14 @@ def draw_annotations(image: Colour, rows: list[dict[str, Any]], layers: Collecti
 
 
 def class_colour(label: str) -> tuple[int, int, int]:
-    """A colour for each class, far from those of its neighbours in the list, in BGR."""
+    """Return a colour in BGR that differs from those of adjacent classes in the list."""
     hue = (EXTENDED_IDS[label] * 0.618034) % 1.0
     red, green, blue = colorsys.hsv_to_rgb(hue, 0.9, 0.75)
     return int(255 * blue), int(255 * green), int(255 * red)
 
 
 def _caption(row: dict[str, Any], layers: Collection[Layer]) -> str:
-    """What is written above a symbol; stems, beams and leger lines stay without, lest nothing can be read."""
+    """Return the text above a symbol; stems, beams and ledger lines have no label, because texts would overlap."""
     named = "labels" in layers and row["label"] not in ("stem", "legerLine", "beam")
     notehead = row["label"].startswith("notehead")
     words = [row["label"]] if named else []

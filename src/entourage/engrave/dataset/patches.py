@@ -1,6 +1,6 @@
-"""Classification patches: a fixed window of the page around a symbol, with all that surrounds it there.
+"""Windows of pages around symbols: patches for classification, and crops of rare symbols.
 
-A library of crops of rare symbols, which a detector puts into the margins of its training pages (chapter 6).
+A detector pastes the crops into the margins of its training pages (thesis, chapter 6).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from entourage.symbols import EXTENDED_IDS
 
 PATCH_WIDTH, PATCH_HEIGHT = 45, 170
 PATCHES_FILE = "patches.parquet"
-_PATCHES_PER_CLASS = 5000  # bounds the size of the file: frequent classes have far more symbols
+_PATCHES_PER_CLASS = 5000  # limits the size of the file: frequent classes have far more symbols
 _PATCH_SCHEMA = pa.schema(
     [
         ("page", pa.string()),
@@ -36,7 +36,16 @@ _PATCH_SCHEMA = pa.schema(
 
 
 def cut_patch(image: Image, box: NDArray[np.int64], width: int = PATCH_WIDTH, height: int = PATCH_HEIGHT) -> Image:
-    """The window of that size centred on a box; white where it reaches beyond the page."""
+    """Return the window of the page that is centred on a box; pixels beyond the page are white.
+
+    Args:
+        image: greyscale page.
+        box: x0, y0, x1, y1 with exclusive ends.
+        width, height: size of the window.
+
+    Returns:
+        The window, shape (height, width).
+    """
     x = int(box[0] + box[2] - width) // 2
     y = int(box[1] + box[3] - height) // 2
     patch = np.full((height, width), 255, dtype=np.uint8)
@@ -47,7 +56,16 @@ def cut_patch(image: Image, box: NDArray[np.int64], width: int = PATCH_WIDTH, he
 
 
 def sample_per_class(symbols: pd.DataFrame, per_class: int, seed: int) -> pd.DataFrame:
-    """At most so many symbols of each V1 class and extended class, drawn by a hash of page and number alone."""
+    """Sample symbols of each class by a hash of their page and number, so that the sample depends on nothing else.
+
+    Args:
+        symbols: table with the columns "page", "symbol" and "class".
+        per_class: maximum number of symbols of a class.
+        seed: seed of the hash.
+
+    Returns:
+        The rows of the sample, ordered by page and symbol.
+    """
     keys = symbols["page"] + "/" + symbols["symbol"].astype(str)
     rank = [hashlib.blake2b(f"{seed}/{key}".encode(), digest_size=8).digest() for key in keys]
     ordered = symbols.assign(rank=rank).sort_values(["class", "rank"], kind="stable")
@@ -55,9 +73,17 @@ def sample_per_class(symbols: pd.DataFrame, per_class: int, seed: int) -> pd.Dat
 
 
 def write_patches(out: Path, seed: int, per_class: int = _PATCHES_PER_CLASS) -> int:
-    """Writes patches.parquet with up to `per_class` symbols of each class, a PNG a row; returns how many.
+    """Write patches.parquet, one PNG per row.
 
-    Classes are those of V1, whose data set had such patches, and of the extended list where V1 has none.
+    Classes are those of V1, whose data set had such patches, and of the extended list for symbols without one.
+
+    Args:
+        out: folder of the data set.
+        seed: seed of the sample.
+        per_class: maximum number of patches of a class.
+
+    Returns:
+        The number of patches.
     """
     columns = ["page", "symbol", "label", "v1", "split", "x0", "y0", "x1", "y1"]
     symbols = pq.read_table(out / "symbols.parquet", columns=columns).to_pandas()
@@ -82,12 +108,12 @@ def write_patches(out: Path, seed: int, per_class: int = _PATCHES_PER_CLASS) -> 
 CROP_WIDTH, CROP_HEIGHT = 130, 80
 _CROP_SCHEMA = pa.schema(
     [
-        ("class", pa.string()),  # the rare symbol in the middle
+        ("class", pa.string()),  # of the rare symbol in the centre
         ("page", pa.string()),
         ("split", pa.string()),
         ("png", pa.binary()),
-        ("boxes", pa.list_(pa.list_(pa.int32(), 4))),  # all symbols that lie wholly inside, x0, y0, x1, y1
-        ("labels", pa.list_(pa.int32())),  # and their category ids, the rare one first
+        ("boxes", pa.list_(pa.list_(pa.int32(), 4))),  # x0, y0, x1, y1 of all symbols entirely inside
+        ("labels", pa.list_(pa.int32())),  # their category ids, that of the rare symbol first
     ]
 )
 
@@ -95,20 +121,20 @@ _CROP_SCHEMA = pa.schema(
 def write_crops(
     folder: Path, path: Path, *, max_frequency: float = 0.01, per_class: int = 300, seed: int = 0
 ) -> dict[str, int]:
-    """Cuts crops of rare symbols with their surroundings out of a data set.
+    """Write crops of rare symbols with their surroundings.
 
     Args:
-        folder: the data set that `entourage engrave` has made.
+        folder: data set from `entourage engrave`.
         path: the Parquet file to write.
         max_frequency: classes with less than this fraction of all symbols are rare.
         per_class: maximum number of crops of a class.
-        seed: of the choice.
+        seed: seed of the sample.
 
     Returns:
         The number of crops of each class.
 
     Raises:
-        ValueError: the folder is no data set, no class in it is rare, or the path is none to write to.
+        ValueError: the folder is not a data set, no class in it is rare, or the path cannot be written to.
     """
     check_output_file(path, ".parquet", [folder / "symbols.parquet"])
     columns = ["page", "symbol", "label", "label_id", "split", "x0", "y0", "x1", "y1"]
@@ -119,9 +145,8 @@ def write_crops(
     rare = counts.index[counts < max_frequency * len(symbols)]
     sampled = sample_per_class(symbols[fits & symbols["class"].isin(list(rare))], per_class, seed)
     if len(sampled) == 0:
-        raise ValueError(
-            f"{folder} has no class with less than {max_frequency:.1%} of the symbols; expected a larger max_frequency"
-        )
+        problem = f"no class of {folder} has less than {max_frequency:.1%} of the symbols"
+        raise ValueError(f"max_frequency: {problem}; expected a larger value")
     with atomic_path(path) as temporary, pq.ParquetWriter(temporary, _CROP_SCHEMA) as writer:
         for page, rows in sampled.groupby("page", sort=True):
             image = read_grey(folder / "images" / f"{page}.png")

@@ -1,1 +1,1 @@
-"""Outlines to pixels: images, masks and degradation."""
+"""Rendering of outlines to pixels: images, masks and degradation."""

@@ -1,8 +1,8 @@
-"""Pages that look used: printed, scanned or photographed.
+"""Degradation of pages: simulated print, scan and photo.
 
-The geometry (skew, perspective, page curl) bends the outlines of symbols before they are drawn, so that boxes and masks
-of the bent page are as exact as those of the flat one. Paper, printer, light, blur and noise then change grey values
-and move nothing.
+Geometric degradation (skew, perspective, page curl) warps the outlines of symbols before they are rendered, so that
+boxes and masks of the warped page are as exact as those of the flat page. Paper, printer, lighting, blur and noise then
+change grey values only.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from entourage.engrave.render.outlines import Edges, Points, rectangle
 from entourage.engrave.render.raster import rasterise
 
 Floats = NDArray[np.float32]
-_MAX_EDGE = 12.0  # pixels; edges longer than this are divided before they are bent
+_MAX_EDGE = 12.0  # pixels; longer edges are divided before they are warped
 _NOISE_CELLS = 64  # cells of the coarse noise
 
 
 @dataclass(frozen=True)
 class _Strength:
-    """How strongly a kind of degradation works: bounds of what is drawn at random."""
+    """Bounds of the random parameters of a kind of degradation."""
 
     rotation: float  # degrees
-    corner_shift: float  # share of the page by which corners move (perspective)
-    curl: float  # pixels by which the middle of a curled page rises
-    blur: tuple[float, float]  # pixels
-    noise: tuple[float, float]  # grey values
-    light_falloff: float  # how much darker the darkest part of the page may be
-    shadow: float  # how dark a shadow may be
-    jpeg_quality: tuple[int, int]  # of JPEG
+    corner_shift: float  # shift of the corners (perspective), as a fraction of the page size
+    curl: float  # height in pixels of the page curl
+    blur: tuple[float, float]  # standard deviation in pixels
+    noise: tuple[float, float]  # standard deviation in grey values
+    light_falloff: float  # maximum loss of brightness at the darkest corner
+    shadow: float  # maximum darkness of a shadow
+    jpeg_quality: tuple[int, int]
 
 
 _STRENGTHS: dict[str, _Strength] = {
@@ -43,17 +43,20 @@ _STRENGTHS: dict[str, _Strength] = {
 
 
 class Degrader:
-    """Degrades one page; what happens to it is drawn once, on construction.
+    """Degradation of one page; its geometry is sampled on construction.
 
     Args:
         kind: "scan" or "photo".
-        height, width: of the page in pixels.
-        seed: the same seed gives the same page.
+        height, width: size of the page in pixels.
+        seed: seed of all random parameters.
+
+    Raises:
+        ValueError: the kind is unknown.
     """
 
     def __init__(self, kind: Literal["scan", "photo"], height: int, width: int, seed: int) -> None:
         if kind not in _STRENGTHS:
-            raise ValueError(f"degradation {kind!r} is unknown; expected one of {', '.join(_STRENGTHS)}")
+            raise ValueError(f"kind: {kind!r} is unknown; expected one of {', '.join(_STRENGTHS)}")
         self.strength = _STRENGTHS[kind]
         self.height, self.width = height, width
         self._random = np.random.default_rng(seed)
@@ -63,17 +66,17 @@ class Degrader:
         self._curl = (float(curl), float(phase))
 
     def warp_points(self, points: Points) -> Points:
-        """Where points of the flat page lie on the degraded one, shape (n, 2)."""
+        """Map points of the flat page to the degraded page, shape (n, 2)."""
         curl, phase = self._curl
         x, y = points.T
         along = np.pi * x / self.width + phase
-        # A page that rises by h(x) seen from above: lines bend by it, and are pulled in where the page is steep.
+        # A page with height profile h(x), seen from above: lines are bent by it, and contracted where it is steep.
         bent = np.stack([x - 0.3 * curl * np.sin(2 * along), y + curl * np.sin(along), np.ones_like(x)])
         moved = self.homography @ bent
         return np.asarray((moved[:2] / moved[2]).T)
 
     def warp_outlines(self, shapes: list[Edges]) -> list[Edges]:
-        """The outlines of shapes on the degraded page."""
+        """Map the outlines of shapes to the degraded page; long edges are divided."""
         sizes = np.array([len(edges) for edges in shapes], dtype=np.int64)
         if sizes.sum() == 0:
             return shapes
@@ -88,12 +91,19 @@ class Degrader:
         return np.split(bent, ends[:-1])
 
     def degrade_image(self, image: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Paper, printer, light, blur and noise for a page that was drawn from bent shapes."""
+        """Add paper, printer, lighting, blur and noise to a page that was rendered from warped outlines.
+
+        Args:
+            image: greyscale page, shape (height, width).
+
+        Returns:
+            The degraded page, of the same shape. Every call samples new noise.
+        """
         s, random = self.strength, self._random
         ink = self._print(np.asarray(1 - image / 255, dtype=np.float32))
         page: NDArray[np.floating] = self._paper() * (1 - ink * random.uniform(0.8, 0.97))
         coverage = self._paper_coverage()
-        page = coverage * page + (1 - coverage) * random.uniform(0.15, 0.6)  # what the page lies on
+        page = coverage * page + (1 - coverage) * random.uniform(0.15, 0.6)  # the background behind the page
         page = page * self._light()
         page = np.asarray(cv2.GaussianBlur(page, (0, 0), random.uniform(*s.blur)), dtype=np.float32)
         page = 255 * page + random.uniform(*s.noise) * random.standard_normal(page.shape, dtype=np.float32)
@@ -103,7 +113,7 @@ class Degrader:
         return np.asarray(cv2.imdecode(jpeg, cv2.IMREAD_GRAYSCALE), dtype=np.uint8)
 
     def _homography(self) -> NDArray[np.float64]:
-        """A turn about the middle of the page and a shift of its corners; all corners stay near the image."""
+        """Sample a rotation about the centre of the page and a shift of its corners, which stay near the image."""
         s, random = self.strength, self._random
         corners = np.array([[0, 0], [self.width, 0], [self.width, self.height], [0, self.height]], dtype=np.float64)
         angle = np.deg2rad(random.uniform(-s.rotation, s.rotation))
@@ -116,7 +126,7 @@ class Degrader:
         return np.asarray(homography, dtype=np.float64)
 
     def _print(self, ink: Floats) -> Floats:
-        """Uneven toner: faint patches, pin holes and specks, and edges that bleed a little."""
+        """Simulate a printer: uneven toner, pin holes, specks and slightly blurred edges."""
         random = self._random
         bleed = random.uniform(0, 0.5)
         ink = (1 - bleed) * ink + bleed * cv2.GaussianBlur(ink, (0, 0), 0.7)
@@ -127,7 +137,7 @@ class Degrader:
         return ink
 
     def _paper(self) -> Floats:
-        """Paper between white and yellowed, with clouds and fibres."""
+        """Sample paper of a brightness between white and yellowed, with clouds and fibres."""
         random = self._random
         fibres = random.standard_normal((self.height // 2, self.width // 2), dtype=np.float32)
         rough = cv2.resize(cv2.GaussianBlur(fibres, (0, 0), 1.2), (self.width, self.height))
@@ -135,7 +145,7 @@ class Degrader:
         return np.asarray(paper, dtype=np.float32)
 
     def _light(self) -> Floats:
-        """Light that falls off across the page, and the soft shadow of whoever holds the camera."""
+        """Sample lighting that decreases across the page, and the soft shadow of a photographer."""
         s, random = self.strength, self._random
         angle = random.uniform(0, 2 * np.pi)
         x = np.linspace(-0.5, 0.5, self.width, dtype=np.float32)
@@ -148,7 +158,7 @@ class Degrader:
         return np.asarray(light, dtype=np.float32)
 
     def _paper_coverage(self) -> Floats:
-        """The share of each pixel that the bent sheet of paper covers."""
+        """Return the fraction of each pixel that the warped page covers."""
         (outline,) = self.warp_outlines([rectangle(0, 0, self.width, self.height)])
         ink = rasterise([outline])
         inside = (ink.x >= 0) & (ink.x < self.width) & (ink.y >= 0) & (ink.y < self.height)
@@ -157,7 +167,7 @@ class Degrader:
         return coverage
 
     def _cloud(self, cells: int = _NOISE_CELLS) -> Floats:
-        """Smooth noise between 0 and 1, with about so many bumps across."""
+        """Sample smooth noise between 0 and 1 from a grid of `cells` x `cells` random values."""
         coarse = self._random.random((cells, cells), dtype=np.float32)
         fine = cv2.resize(coarse, (self.width, self.height), interpolation=cv2.INTER_CUBIC)
         return np.asarray(np.clip(fine, 0, 1), dtype=np.float32)

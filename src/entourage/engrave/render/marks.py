@@ -1,7 +1,4 @@
-"""What is drawn on a page, mark by mark, and the groups that marks stand in.
-
-Symbols on a page, as they pass from the step that finds them to those that draw and write them.
-"""
+"""Data types of annotation and rendering: the marks that an engraver draws, their groups, and symbols."""
 
 from __future__ import annotations
 
@@ -15,7 +12,13 @@ from entourage.engrave.render.outlines import Edges, Points, rotate_points
 
 @dataclass(eq=False)
 class Group:
-    """A `<g>`: its classes (the first says what it is), its id and the group around it."""
+    """A group of marks, such as a `<g>` of Verovio's SVG.
+
+    Attributes:
+        classes: classes of the group; the first is its kind.
+        id: id of the group, or "".
+        parent: the group around it, or None.
+    """
 
     classes: tuple[str, ...] = ()
     id: str = ""
@@ -23,33 +26,33 @@ class Group:
 
     @property
     def kind(self) -> str:
-        """The first class, or nothing."""
+        """The first class, or ""."""
         return self.classes[0] if self.classes else ""
 
     def ancestors(self) -> Iterator[Group]:
-        """This group and those around it, from the inside out."""
+        """Yield this group and those around it, from the inside out."""
         group: Group | None = self
         while group is not None:
             yield group
             group = group.parent
 
     def closest(self, *kinds: str) -> Group | None:
-        """The nearest group of one of these kinds, this one included, or None."""
+        """Return the first of `ancestors` that is of one of the kinds, or None."""
         return next((group for group in self.ancestors() if group.kind in kinds), None)
 
 
 @dataclass(eq=False)
 class Mark:
-    """One thing drawn.
+    """A drawn shape.
 
     Attributes:
         shape: "glyph", "line", "area" or "letter".
-        edges: its outline in pixels, shape (n, 4).
-        group: the group it stands in.
-        code: the code point of a glyph or letter, else 0.
-        scale: size of a glyph in pixels an em, else 0.
+        edges: outline in pixels, shape (n, 4).
+        group: the group of the mark.
+        code: code point of a glyph or letter, else 0.
+        scale: size of a glyph in pixels per em, else 0.
         x, y: origin of a glyph or letter; start of a line.
-        points: of a line, shape (n, 2), else empty.
+        points: points of a line, shape (n, 2); empty for other marks.
     """
 
     shape: str
@@ -62,7 +65,7 @@ class Mark:
     points: Points = field(default_factory=lambda: np.empty((0, 2)))
 
     def rotate(self, degrees: float, x: float, y: float) -> None:
-        """Turns it clockwise around a point, as SVG's `rotate` does."""
+        """Rotate clockwise around a point, like `rotate` in SVG."""
         self.edges = rotate_points(self.edges.reshape(-1, 2), degrees, x, y).reshape(-1, 4)
         self.points = rotate_points(self.points, degrees, x, y)
         ((self.x, self.y),) = rotate_points(np.array([[self.x, self.y]]), degrees, x, y)
@@ -73,16 +76,16 @@ class Symbol:
     """A symbol on a page.
 
     Attributes:
-        label: its class in the extended list, or nothing if only V1 knows it.
-        v1: its class in V1, or nothing if V1 does not know it.
-        marks: positions of the marks that it is made of.
-        group: the engraver's group that it stands in.
-        element: id of the element of the score that it comes from, or nothing.
-        onset, duration: in quarter notes, or None.
-        staff: the staff, from 1 at the top of a system; 0 if it belongs to none.
-        position: of a notehead or clef: steps above (or, negative, below) the middle of the staff.
-        pitch, midi: of a notehead.
-        notes: ids of the notes that it belongs to.
+        label: class in the extended list, or "" if only V1 has a class for it.
+        v1: class in V1, or "".
+        marks: indices of its marks.
+        group: the engraver's group that contains it.
+        element: id of its element in the score, or "".
+        onset, duration: times in quarter notes, or None.
+        staff: number of the staff, from 1 at the top of a system; 0 if it belongs to none.
+        position: steps of a notehead or clef above (negative: below) the middle of the staff, or None.
+        pitch, midi: name and MIDI number of the pitch of a notehead; "" and None for other symbols.
+        notes: ids of the notes to which it belongs.
     """
 
     label: str
@@ -101,9 +104,11 @@ class Symbol:
 
 @dataclass
 class AnnotatedMarks:
-    """The symbols of a page, and the names of glyphs that no class covers, as often as they occur.
+    """The symbols of a page.
 
-    A glyph is called by its code point, such as "0xe56c"; LilyPond's have none and are called as it calls them.
+    Attributes:
+        symbols: the symbols.
+        unlabelled: one name per glyph without a class: its code point, such as "0xe56c", or its name in LilyPond.
     """
 
     symbols: list[Symbol]

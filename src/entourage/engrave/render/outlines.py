@@ -1,7 +1,7 @@
-"""From SVG paths to straight edges: curves are flattened, strokes become the area that they cover.
+"""Conversion of SVG paths to polygon edges: curves are flattened, strokes are converted to areas.
 
-Everything that is drawn ends as *edges*, an array of shape (n, 4) whose rows x0, y0, x1, y1 are the sides of closed
-polygons. That is all the rasteriser in `entourage.engrave.render.raster` needs to know.
+The result is always an array of *edges*, of shape (n, 4), whose rows x0, y0, x1, y1 are the sides of closed polygons.
+It is the input of the rasteriser in `entourage.engrave.render.raster`.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from numpy.typing import NDArray
 Points = NDArray[np.float64]  # (n, 2)
 Edges = NDArray[np.float64]  # (n, 4)
 
-NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")  # as SVG writes them
+NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")  # number in SVG
 _TOKEN = re.compile(rf"[A-Za-z]|{NUMBER.pattern}")
-_STRAIGHT = re.compile(r"M(-?\d+) (-?\d+) L(-?\d+) (-?\d+)")  # a staff line, a stem: most paths of a page
+_STRAIGHT = re.compile(r"M(-?\d+) (-?\d+) L(-?\d+) (-?\d+)")  # staff lines and stems: most paths of a page
 _ARGUMENTS = {"M": 2, "L": 2, "H": 1, "V": 1, "C": 6, "S": 4, "Q": 4, "T": 2, "Z": 0}
 _NO_EDGES: Edges = np.empty((0, 4))
-_MIN_MITRE_COSINE = 0.3  # cosine of the turn beyond which a mitre would stick out
+_MIN_MITRE_COSINE = 0.3  # cosine of the angle between segments below which a corner is not mitred
 
 
 def parse_path(d: str, tolerance: float) -> list[Points]:
-    """The subpaths of an SVG path, with curves replaced by chords.
+    """Parse an SVG path and flatten its curves.
 
     Args:
-        d: the path data: M, L, H, V, C, S, Q, T, Z, absolute or relative.
-        tolerance: how far a chord may lie from its curve, in the unit of the path.
+        d: path data with the commands M, L, H, V, C, S, Q, T and Z, absolute or relative.
+        tolerance: maximum distance between a curve and its chords, in the unit of the path.
 
     Returns:
-        One array of points, shape (n, 2), a subpath; a closed one ends where it began.
+        The points of each subpath, shape (n, 2); the first and last point of a closed subpath are equal.
 
     Raises:
-        ValueError: a command that is not among these, or one that lacks numbers.
+        ValueError: a command is unknown or lacks numbers.
     """
     if straight := _STRAIGHT.fullmatch(d):
         x0, y0, x1, y1 = (float(number) for number in straight.groups())
@@ -44,7 +44,7 @@ def parse_path(d: str, tolerance: float) -> list[Points]:
 
 
 def _parse_commands(d: str, tolerance: float) -> list[Points]:
-    """`parse_path` for any path, command by command."""
+    """Parse any path; see `parse_path`."""
     tokens = _TOKEN.findall(d)
     subpaths: list[Points] = []
     points: list[complex] = []
@@ -89,7 +89,7 @@ def _parse_commands(d: str, tolerance: float) -> list[Points]:
 def _segment_points(
     kind: str, numbers: list[float], base: complex, current: complex, control: complex
 ) -> list[complex]:
-    """The control points and the end of one segment."""
+    """Return the control points and the end of one segment."""
     if kind == "H":
         return [complex(base.real + numbers[0], current.imag)]
     if kind == "V":
@@ -99,7 +99,7 @@ def _segment_points(
 
 
 def _flatten(controls: list[complex], tolerance: float) -> list[complex]:
-    """Points on a quadratic or cubic curve after its first, close enough that chords stay within the tolerance."""
+    """Return points on a quadratic or cubic curve, without the first, so that chords are within the tolerance."""
     curvature = max(abs(a - 2 * b + c) for a, b, c in zip(controls, controls[1:], controls[2:], strict=False))
     n = min(max(math.ceil(math.sqrt(0.75 * curvature / tolerance)), 1), 64)
     t = np.arange(1, n + 1) / n
@@ -115,7 +115,7 @@ def _as_points(points: Sequence[complex]) -> Points:
 
 
 def fill_edges(subpaths: Iterable[Points]) -> Edges:
-    """The edges of the area inside closed outlines; open ones are closed. Holes run against their surroundings."""
+    """Return the edges of the area inside outlines, which are closed; holes have the opposite orientation."""
     polygons = []
     for points in subpaths:
         if len(points) > 2:
@@ -126,12 +126,15 @@ def fill_edges(subpaths: Iterable[Points]) -> Edges:
 
 
 def stroke_edges(line: Points, width: float, cap: str = "butt") -> Edges:
-    """The edges of the area that a pen covers along a line; gentle corners are mitred, sharp ones are two strokes.
+    """Return the edges of the area that a pen covers along a line.
 
     Args:
-        line: its points, shape (n, 2).
-        width: of the pen.
-        cap: "butt", "square" or "round" ends; round ones are hexagons, since pens here are a pixel wide.
+        line: points of the line, shape (n, 2). At sharp corners, where a mitre would be too long, it is divided.
+        width: width of the pen.
+        cap: "butt", "square" or "round" ends; round ends are hexagons, because pens are about a pixel wide.
+
+    Returns:
+        The edges, shape (m, 4).
     """
     if len(line) == 2 and cap != "round":
         return _stroke_segment(line, width, cap)
@@ -159,7 +162,7 @@ def stroke_edges(line: Points, width: float, cap: str = "butt") -> Edges:
 
 
 def _stroke_segment(line: Points, width: float, cap: str) -> Edges:
-    """`stroke_edges` for two points, by far the most frequent line of a page, without the detour over arrays."""
+    """Return the edges of a stroke between two points without array operations: most lines of a page are such."""
     (x0, y0), (x1, y1) = line.tolist()
     length = math.hypot(x1 - x0, y1 - y0)
     if length == 0:
@@ -172,27 +175,27 @@ def _stroke_segment(line: Points, width: float, cap: str) -> Edges:
 
 
 def orient_positive(edges: Edges) -> Edges:
-    """The same area with its outline turned so that it counts positive: overlapping parts then add up, not cancel."""
+    """Return the edges with positive orientation, so that the areas of overlapping parts are added, not subtracted."""
     x0, y0, x1, y1 = edges.T
     return edges if (x0 * y1 - x1 * y0).sum() >= 0 else edges[:, [2, 3, 0, 1]]
 
 
 def ellipse(cx: float, cy: float, rx: float, ry: float, sides: int = 24) -> Edges:
-    """The edges of an ellipse, as a polygon of the same area."""
+    """Return the edges of an ellipse, as a polygon of the same area."""
     angle = np.arange(sides) * (2 * np.pi / sides)
     scale = math.sqrt(2 * np.pi / (sides * math.sin(2 * np.pi / sides)))
     return fill_edges([np.stack([cx + rx * scale * np.cos(angle), cy + ry * scale * np.sin(angle)], axis=1)])
 
 
 def rectangle(x: float, y: float, width: float, height: float) -> Edges:
-    """The edges of an upright rectangle."""
+    """Return the edges of an axis-aligned rectangle."""
     return fill_edges([np.array([[x, y], [x + width, y], [x + width, y + height], [x, y + height]])])
 
 
 def dashes(line: Points, pattern: Sequence[float]) -> list[Points]:
-    """The pieces of a line that a dash pattern (on, off, on, off, ...) leaves.
+    """Divide a line by a dash pattern (on, off, on, off, ...) and return the dashes.
 
-    A pattern without length leaves the line whole.
+    A pattern of total length 0 returns the entire line.
     """
     if not pattern or sum(pattern) <= 0:
         return [line]
@@ -212,13 +215,13 @@ def dashes(line: Points, pattern: Sequence[float]) -> list[Points]:
 
 
 def rings(edges: Edges) -> list[Edges]:
-    """The closed outlines that edges are made of."""
+    """Split edges into closed outlines."""
     ends = np.flatnonzero(np.any(edges[:-1, 2:] != edges[1:, :2], axis=1)) + 1
     return np.split(edges, ends)
 
 
 def split_at(edges: Edges, y: float) -> tuple[Edges, Edges]:
-    """The parts of an area above and below a height."""
+    """Return the parts of an area above and below the horizontal line at `y`."""
     halves: tuple[list[Points], list[Points]] = ([], [])
     for ring in rings(edges):
         for points, sign in zip(halves, (1, -1), strict=True):
@@ -226,18 +229,18 @@ def split_at(edges: Edges, y: float) -> tuple[Edges, Edges]:
             for x0, y0, x1, y1 in ring:
                 if sign * y0 <= sign * y:
                     corners.append((x0, y0))
-                if (y0 - y) * (y1 - y) < 0:  # the edge crosses: the cut is a corner of both parts
+                if (y0 - y) * (y1 - y) < 0:  # the edge crosses the line: the intersection is a corner of both parts
                     corners.append((x0 + (x1 - x0) * (y - y0) / (y1 - y0), y))
             points.append(np.array(corners).reshape(-1, 2))
     return fill_edges(halves[0]), fill_edges(halves[1])
 
 
 def transform_edges(edges: Edges, scale: float, x: float, y: float) -> Edges:
-    """Edges scaled about the origin and then shifted."""
+    """Scale edges about the origin and then shift them."""
     return np.asarray(edges * scale + np.array([x, y, x, y]))
 
 
 def rotate_points(points: Points, degrees: float, x: float, y: float) -> Points:
-    """Points turned clockwise (y is downwards) around (x, y)."""
+    """Rotate points clockwise (y is downwards) around (x, y)."""
     cos, sin = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
     return np.asarray((points - (x, y)) @ np.array([[cos, sin], [-sin, cos]]) + (x, y))

@@ -1,4 +1,4 @@
-"""A page with its ground truth: image, boxes, masks and segmentation, all from the same ink."""
+"""Rendering of a page and its annotations: image, boxes, masks and segmentation, all from the same ink."""
 
 from __future__ import annotations
 
@@ -20,14 +20,19 @@ from entourage.engrave.render.raster import Ink, Ints, rasterise
 Image = NDArray[np.uint8]
 Number = TypeVar("Number", np.uint8, np.uint16)
 _SLANTED = ("beam", "slur", "tie", "dynamicCrescendoHairpin", "dynamicDiminuendoHairpin")
-# Where symbols cross, the later in this list owns the pixel; what is not in it comes after.
+# Where symbols overlap, the pixel belongs to the later in this list; classes that are not listed come last.
 _PAINT_ORDER: tuple[str, ...] = ("staff", "ottavaBracket", "graceNote", "legerLine", "stem", "tupletBracket")
 _PAINT_ORDER += ("dynamicCrescendo", "dynamicDiminuendo", "slur", "tie", "beam")
 
 
 @dataclass(frozen=True)
 class Pixels:
-    """The ink of symbols: which symbol (or mark), and where, shape (n,) each."""
+    """The pixels of symbols.
+
+    Attributes:
+        symbol_index: index of the symbol, shape (n,).
+        x, y: the pixel, shape (n,) each.
+    """
 
     symbol_index: Ints
     x: Ints
@@ -39,16 +44,15 @@ class Page:
     """An engraved page.
 
     Attributes:
-        image: grey values, white paper, shape (height, width).
-        symbols: what is on it; those without any ink on the page are left out.
-        boxes: smallest box around the ink of each symbol, x0, y0, x1, y1 with the ends beyond the last pixel,
-            shape (n, 4).
-        oriented: corners of the smallest turned box, shape (n, 4, 2): turned for beams, slurs, ties and hairpins,
-            upright for the others.
-        pixels: the ink of each symbol, hidden or not.
-        unlabelled: names of glyphs without a class: code points, or as LilyPond calls them.
-        number: of the page in its score, from 1.
-        unassigned: outlines of what belongs to no symbol: text, bar lines, brackets.
+        image: grey values, 255 for paper, shape (height, width).
+        symbols: the symbols that have ink on the page.
+        boxes: bounding box of the ink of each symbol, x0, y0, x1, y1 with exclusive ends, shape (n, 4).
+        oriented: corners of the oriented bounding box, shape (n, 4, 2): of minimum area for beams, slurs, ties and
+            hairpins, axis-aligned for other symbols.
+        pixels: pixels of each symbol, including those that other symbols cover.
+        unlabelled: one name per glyph without a class: its code point, or its name in LilyPond.
+        number: number of the page in its score, from 1.
+        unassigned: outlines of marks that belong to no symbol, such as text, bar lines and brackets.
     """
 
     image: Image
@@ -62,37 +66,44 @@ class Page:
 
     @property
     def complete(self) -> bool:
-        """Every glyph on the page has a class, so that what is not annotated is none."""
+        """Whether every glyph on the page has a class, so that the background contains no symbols."""
         return not self.unlabelled
 
     @cached_property
     def areas(self) -> Ints:
-        """Pixels of each symbol, shape (n,)."""
+        """Number of pixels of each symbol, shape (n,)."""
         return np.bincount(self.pixels.symbol_index, minlength=len(self.symbols))
 
     @cached_property
     def masks(self) -> list[str]:
-        """The mask of each symbol, hidden parts included, as COCO's compressed run lengths."""
+        """Mask of each symbol, including hidden parts, as COCO's compressed run lengths."""
         height, width = self.image.shape
         return encode_masks(self.pixels.symbol_index, self.pixels.x, self.pixels.y, len(self.symbols), height, width)
 
     def segmentation(self, ids: Mapping[str, int]) -> Image:
-        """Each pixel's class number, 0 where there is none, shape (height, width).
+        """Return the class of each pixel.
 
         Args:
-            ids: the numbers of the classes, below 256.
+            ids: number of each class, below 256.
+
+        Returns:
+            Class numbers, 0 for background, shape (height, width).
         """
         numbers = np.array([ids.get(s.label, 0) for s in self.symbols], dtype=np.uint8)
         return self._paint(numbers)
 
     def instances(self) -> NDArray[np.uint16]:
-        """Each pixel's symbol, counted from 1 in the order of `symbols`, 0 where there is none."""
+        """Return the symbol of each pixel.
+
+        Returns:
+            Numbers from 1 in the order of `symbols`, 0 for background, shape (height, width).
+        """
         numbers = np.array([i if s.label else 0 for i, s in enumerate(self.symbols, start=1)], dtype=np.uint16)
         return self._paint(numbers)
 
     def _paint(self, numbers: NDArray[Number]) -> NDArray[Number]:
         canvas = np.zeros(self.image.shape, dtype=numbers.dtype)
-        values = numbers[self.pixels.symbol_index]  # already in the order of painting
+        values = numbers[self.pixels.symbol_index]  # symbols are sorted in the order of painting
         visible = values != 0
         canvas[self.pixels.y[visible], self.pixels.x[visible]] = values[visible]
         return canvas
@@ -106,14 +117,17 @@ def render_page(
     number: int = 1,
     degrader: Degrader | None = None,
 ) -> Page:
-    """Draws the marks and finds the ink of each symbol.
+    """Render the marks of a page and find the pixels of each symbol.
 
     Args:
-        marks: what is drawn.
-        annotated: the symbols among them.
-        height, width: of the page in pixels; what lies beyond is cut off.
-        number: of the page in its score.
-        degrader: bends what is drawn and makes the image look used.
+        marks: marks of the page.
+        annotated: the symbols that consist of them.
+        height, width: size of the page in pixels; marks are clipped to it.
+        number: number of the page in its score.
+        degrader: degradation of the page, or None.
+
+    Returns:
+        The page.
     """
     shapes = [mark.edges for mark in marks]
     if degrader is not None:
@@ -139,7 +153,7 @@ def render_page(
 
 def _layer(symbol: Symbol) -> int:
     if not symbol.label:
-        return -1  # known to V1 only: painted first, so that it never hides what the extended list knows
+        return -1  # classes of V1 only: painted first, so that they never hide symbols of the extended list
     return next((i for i, start in enumerate(_PAINT_ORDER) if symbol.label.startswith(start)), len(_PAINT_ORDER))
 
 
@@ -154,10 +168,10 @@ def _subset(ink: Ink, keep: NDArray[np.bool_]) -> Ink:
 
 
 def _binarise(ink: Ink, index: Ints, dark: NDArray[np.bool_]) -> Ink:
-    """The pixels that a mark covers by half; by half of its darkest if it is thinner than that everywhere.
+    """Select the pixels of each mark: those that it covers by half or, for thin marks, by half of their maximum.
 
-    Where marks that cover less meet and are dark together, the pixel goes to the one that covers most of it, so that no
-    dark pixel is left without an owner.
+    A dark pixel that several marks cover by less is assigned to the one that covers most of it, so that every dark
+    pixel belongs to a mark.
     """
     counts = np.diff(ink.start)
     non_empty = np.flatnonzero(counts)
@@ -174,7 +188,7 @@ def _binarise(ink: Ink, index: Ints, dark: NDArray[np.bool_]) -> Ink:
 
 
 def _pixels(symbols: list[Symbol], ink: Ink, height: int) -> Pixels:
-    """The pixels of each symbol, each once, column by column."""
+    """Return the unique pixels of each symbol, column by column."""
     pairs = [(k, i) for k, symbol in enumerate(symbols) for i in symbol.marks]
     if not pairs:
         empty = np.empty(0, dtype=np.int64)
@@ -184,7 +198,7 @@ def _pixels(symbols: list[Symbol], ink: Ink, height: int) -> Pixels:
     first = np.cumsum(sizes) - sizes
     source = np.arange(sizes.sum()) - np.repeat(first, sizes) + np.repeat(ink.start[mark], sizes)
     symbol_index, x, y = np.repeat(symbol_index, sizes), ink.x[source], ink.y[source]
-    # The pixels of one mark are in order as they are; only those of symbols with several marks have to be merged.
+    # The pixels of a single mark are sorted and unique; only those of symbols with several marks must be merged.
     has_several_marks = np.array([len(symbol.marks) > 1 for symbol in symbols])[symbol_index]
     if has_several_marks.any():
         stride = int(x.max() + 1) * height

@@ -1,13 +1,13 @@
 """Exact coverage of pixels by polygons, for all shapes of a page in one vectorised pass.
 
-Every shape is rasterised alone, into a small buffer of its own, so that one pass gives everything: the image is the
-buffers laid over each other, an instance mask is one buffer, a bounding box is the extent of its ink. Nothing is drawn
-twice, and boxes, masks and image cannot disagree.
+Every shape is rasterised into a separate small buffer. Image, masks and boxes are then computed from the same buffers:
+the image is their superposition, a mask is one buffer, a box is its extent. Nothing is rendered twice, and boxes, masks
+and image are always consistent.
 
-The method is that of font rasterisers: each edge adds, to the pixels it crosses, the signed area between itself and the
-far side of the pixel, and a running sum turns that into coverage. The result is the exact area of the shape inside each
-pixel, unless parts of the shape overlap there: areas are added up, to the whole pixel at most. The sum runs down the
-columns, not along the rows, because COCO's masks are stored by columns.
+The method is that of font rasterisers: each edge adds the signed area between itself and the far side of the pixel to
+every pixel that it crosses, and a cumulative sum converts these areas to coverage. The result is the exact area of the
+shape in each pixel, unless parts of the shape overlap: their areas are added, with the full pixel as the maximum. The
+sum runs down the columns because COCO's masks are stored by columns.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from numpy.typing import NDArray
 from entourage.engrave.render.outlines import Edges
 
 Ints = NDArray[np.int64]
-_MAX_COORDINATE = 20_000.0  # pixels; what lies farther out is off any page, and must not cost memory
+_MAX_COORDINATE = 20_000.0  # pixels; coordinates beyond any page are clipped, so that they need no memory
 
 
 @dataclass(frozen=True)
 class Ink:
-    """The pixels that shapes touch, shape after shape, each column by column from its left, top first.
+    """The pixels that shapes cover, ordered by shape, column (from the left) and row (from the top).
 
     Attributes:
-        x, y: the pixel, shape (n,); may lie off the page.
-        coverage: the share of the pixel that is covered, in (0, 1], shape (n,).
-        start: where each shape begins, shape (shapes + 1,).
+        x, y: the pixel, shape (n,); it may be outside the page.
+        coverage: fraction of the pixel that is covered, in (0, 1], shape (n,).
+        start: index of the first pixel of each shape, and n, shape (shapes + 1,).
     """
 
     x: Ints
@@ -40,16 +40,16 @@ class Ink:
 
 
 def rasterise(shapes: list[Edges]) -> Ink:
-    """The coverage of all pixels by each of the shapes.
+    """Compute the coverage of pixels by each of the shapes.
 
-    Parts of one shape that turn the same way may overlap: pixels inside are covered once. In a pixel at a border, what
-    each of them covers is added up, to 1 at most. A hole turns the other way.
+    Parts of a shape with the same orientation may overlap: pixels inside are covered once, and the areas in pixels at
+    a border are added, to at most 1. Holes have the opposite orientation.
 
     Args:
-        shapes: the edges of each, shape (n, 4), in pixels; pixel (i, j) is the square from (i, j) to (i + 1, j + 1).
+        shapes: edges of each shape, shape (n, 4), in pixels; pixel (i, j) is the square from (i, j) to (i + 1, j + 1).
 
     Returns:
-        The ink. Costs O(pixels in the bounding boxes) time and memory.
+        The covered pixels. Costs O(pixels in the bounding boxes) time and memory.
     """
     sizes = np.array([len(edges) for edges in shapes], dtype=np.int64)
     rectangles = _axis_aligned(shapes, sizes)
@@ -62,7 +62,7 @@ def rasterise(shapes: list[Edges]) -> Ink:
     total = int(start[-1])
     ink = Ink(np.empty(total, np.int64), np.empty(total, np.int64), np.empty(total, np.float32), start)
     for shape, x, y, coverage in parts:
-        # Within its part a shape's pixels lie together: the first goes to the shape's place, the others follow.
+        # The pixels of a shape are contiguous in its part: copy them to the position of the shape.
         first = np.concatenate([[True], shape[1:] != shape[:-1]]).nonzero()[0] if len(shape) else shape
         index = start[shape] + np.arange(len(shape)) - np.repeat(first, np.diff(np.append(first, len(shape))))
         ink.x[index], ink.y[index], ink.coverage[index] = x, y, np.minimum(coverage, 1.0)
@@ -70,11 +70,11 @@ def rasterise(shapes: list[Edges]) -> Ink:
 
 
 _Part = tuple[Ints, Ints, Ints, NDArray[np.float64]]  # shape, x, y, coverage of each pixel
-_MIN_COVERAGE = 1e-3  # coverage that no eye and no eight-bit image sees
+_MIN_COVERAGE = 1e-3  # below the resolution of an eight-bit image
 
 
 def _axis_aligned(shapes: list[Edges], sizes: Ints) -> Ints:
-    """Which shapes are upright rectangles: staff lines, stems and leger lines, half of what is on a page."""
+    """Return the indices of axis-aligned rectangles (staff lines, stems, ledger lines), half of the marks of a page."""
     four = np.flatnonzero(sizes == 4)
     if len(four) == 0:
         return four
@@ -84,14 +84,14 @@ def _axis_aligned(shapes: list[Edges], sizes: Ints) -> Ints:
 
 
 def _boxes(shapes: list[Edges], which: Ints) -> _Part:
-    """The ink of upright rectangles: what they cover of a column times what they cover of a row."""
+    """Rasterise axis-aligned rectangles: the coverage is the covered width times the covered height."""
     if len(which) == 0:
         return which, which, which, np.empty(0)
     corners = np.clip(np.stack([shapes[i] for i in which])[:, :, :2], -_MAX_COORDINATE, _MAX_COORDINATE)
     low, high = corners.min(axis=1), corners.max(axis=1)  # (k, 2)
     first = np.floor(low).astype(np.int64)
     size = np.ceil(high).astype(np.int64) - first
-    # Shares of columns and of rows first, each once; then every pixel is a column of a box times a row of it.
+    # Compute the coverage of columns and rows first; that of a pixel is the product.
     box, column = _expand_ranges(first[:, 0], size[:, 0])
     covered_width = np.minimum(high[box, 0], column + 1) - np.maximum(low[box, 0], column)
     row_box, row = _expand_ranges(first[:, 1], size[:, 1])
@@ -105,13 +105,12 @@ def _boxes(shapes: list[Edges], which: Ints) -> _Part:
 
 
 def _polygons(shapes: list[Edges], which: Ints) -> _Part:
-    """The ink of any shapes."""
+    """Rasterise arbitrary shapes."""
     if len(which) == 0:
         return which, which, which, np.empty(0)
     sizes = np.array([len(shapes[i]) for i in which])
-    edges = np.clip(np.concatenate([shapes[i] for i in which]), -_MAX_COORDINATE, _MAX_COORDINATE)[
-        :, [1, 0, 3, 2]
-    ]  # y before x
+    edges = np.clip(np.concatenate([shapes[i] for i in which]), -_MAX_COORDINATE, _MAX_COORDINATE)
+    edges = edges[:, [1, 0, 3, 2]]  # y before x
     first = np.cumsum(sizes) - sizes
     low = np.floor(np.minimum.reduceat(np.minimum(edges[:, :2], edges[:, 2:]), first))  # (k, 2)
     high = np.ceil(np.maximum.reduceat(np.maximum(edges[:, :2], edges[:, 2:]), first))
@@ -129,20 +128,19 @@ def _polygons(shapes: list[Edges], which: Ints) -> _Part:
 
 
 def _accumulate(edges: Edges, length: Ints, begin: Ints, total: int) -> NDArray[np.float64]:
-    """The signed areas that edges leave in the buffers, shape (total,).
+    """Return the signed areas of edges in the buffers, shape (total,).
 
-    Here u runs along a buffer and v across: edges are u0, v0, u1, v1, relative to the corner of their buffer.
+    Edges are u0, v0, u1, v1 relative to the corner of their buffer; u is along the columns of a buffer, v across.
     """
     u0, v0, u1, v1 = edges.T
     across = v0 != v1
     forward = v0 < v1
     sign = np.where(forward, 1.0, -1.0)[across]
-    u0, v0, u1, v1 = (
-        np.where(forward, a, b)[across] for a, b in ((u0, u1), (v0, v1), (u1, u0), (v1, v0))
-    )  # now all run the same way
+    # Give all edges the same direction.
+    u0, v0, u1, v1 = (np.where(forward, a, b)[across] for a, b in ((u0, u1), (v0, v1), (u1, u0), (v1, v0)))
     length, begin = length[across], begin[across]
     slope = (u1 - u0) / (v1 - v0)
-    # One piece for each lane that an edge crosses...
+    # Divide edges into one piece per column that they cross ...
     lane0 = np.floor(v0).astype(np.int64)
     edge_index, lane = _expand_ranges(lane0, np.ceil(v1).astype(np.int64) - lane0)
     before = np.maximum(v0[edge_index], lane)
@@ -151,7 +149,7 @@ def _accumulate(edges: Edges, length: Ints, begin: Ints, total: int) -> NDArray[
     ub = u0[edge_index] + (after - v0[edge_index]) * slope[edge_index]
     height = (after - before) * sign[edge_index]
     base = begin[edge_index] + lane * length[edge_index]
-    # ... and then one for each pixel in it.
+    # ... and then into one piece per pixel.
     left, right = np.minimum(ua, ub), np.maximum(ua, ub)
     first = np.floor(left).astype(np.int64)
     edge_index, position = _expand_ranges(first, np.maximum(np.ceil(right).astype(np.int64) - first, 1))
@@ -167,6 +165,6 @@ def _accumulate(edges: Edges, length: Ints, begin: Ints, total: int) -> NDArray[
 
 
 def _expand_ranges(first: Ints, count: Ints) -> tuple[Ints, Ints]:
-    """For each i the numbers first[i], first[i] + 1, ..., count[i] of them: which i, and the number."""
+    """Return the index i and the value of each element of the ranges first[i], ..., first[i] + count[i] - 1."""
     which = np.repeat(np.arange(len(count)), count)
     return which, np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count) + first[which]

@@ -1,1 +1,1 @@
-"""Reading, composing and modifying of scores."""
+"""Reading, composition and modification of scores."""
