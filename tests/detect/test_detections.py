@@ -20,22 +20,22 @@ def test_names_and_length() -> None:
     assert Detections.empty(CLASSES).names == []
 
 
-def test_selection_by_mask_and_by_position() -> None:
+def test_select_accepts_a_mask_or_indices() -> None:
     found = make()
     by_mask = found.select(found.scores > 0.5)
     assert by_mask.names == ["stem", "dot"]
-    by_position = found.select(torch.tensor([2, 0]))
-    assert by_position.scores.tolist() == pytest.approx([0.1, 0.9])
-    assert by_position.boxes.tolist() == [[1, 1, 2, 2], [0, 1, 2, 3]]
+    by_index = found.select(torch.tensor([2, 0]))
+    assert by_index.scores.tolist() == pytest.approx([0.1, 0.9])
+    assert by_index.boxes.tolist() == [[1, 1, 2, 2], [0, 1, 2, 3]]
 
 
-def test_scaling_and_moving() -> None:
+def test_resized_and_shifted_change_boxes_only() -> None:
     assert make().resized(2.0).boxes[1].tolist() == [8, 10, 12, 18]
     assert make().shifted(10.0, -1.0).boxes[1].tolist() == [14, 4, 16, 8]
     assert make().shifted(10.0, -1.0).labels.tolist() == [2, 1, 2]
 
 
-def test_to_and_from_torchvisions_form() -> None:
+def test_conversion_to_and_from_torchvision_outputs() -> None:
     found = make()
     again = Detections.from_dict(found.to_dict(), CLASSES)
     assert set(found.to_dict()) == {"boxes", "labels", "scores"}
@@ -43,15 +43,15 @@ def test_to_and_from_torchvisions_form() -> None:
     assert again.names == found.names
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_wrong_shapes_and_labels_raise() -> None:
     with pytest.raises(ValueError, match=r"shapes \(3, 4\), \(2,\), \(3,\)"):
         Detections(make().boxes, torch.tensor([1, 2]), make().scores, CLASSES)
     with pytest.raises(ValueError, match="labels are 0 to 2; expected 1 to 2"):
         Detections(make().boxes, torch.tensor([0, 1, 2]), make().scores, CLASSES)
 
 
-def test_a_page_turned_twice_is_as_it_was() -> None:
+def test_two_rotations_by_180_degrees_restore_the_boxes() -> None:
     found = Detections(torch.tensor([[10.0, 20.0, 30.0, 25.0]]), torch.tensor([1]), torch.ones(1), ("a",))
-    turned = found.rotated_180(100, 50)
-    assert turned.boxes.tolist() == [[70, 25, 90, 30]]
-    assert turned.rotated_180(100, 50).boxes.tolist() == found.boxes.tolist()
+    rotated = found.rotated_180(100, 50)
+    assert rotated.boxes.tolist() == [[70, 25, 90, 30]]
+    assert rotated.rotated_180(100, 50).boxes.tolist() == found.boxes.tolist()

@@ -31,7 +31,7 @@ def test_the_classes_are_the_extended_list_by_id_and_six_of_v1() -> None:
         ("", "timeSig12", None),
     ],
 )
-def test_a_symbol_has_the_finer_of_its_names(label: str, v1: str, expected: str | None) -> None:
+def test_detector_class_is_the_more_specific_of_two_names(label: str, v1: str, expected: str | None) -> None:
     assert detector_class(label, v1) == expected
 
 
@@ -51,26 +51,26 @@ def test_a_symbol_has_the_finer_of_its_names(label: str, v1: str, expected: str 
         ("stem", "extended", "stem"),
     ],
 )
-def test_names_in_other_lists(name: str, classes: ClassSet, expected: str | None) -> None:
+def test_map_class_returns_the_name_in_a_class_list(name: str, classes: ClassSet, expected: str | None) -> None:
     assert map_class(name, classes) == expected
 
 
 @pytest.mark.parametrize("classes", ["extended", "v1", "v1-118", "muscima"])
-def test_every_name_is_in_its_list(classes: ClassSet) -> None:
+def test_mapped_classes_are_in_their_list(classes: ClassSet) -> None:
     names = {map_class(name, classes) for name in DETECTOR_CLASSES} - {None}
     assert names <= set(class_ids(classes))
 
 
-def test_unknown_names_are_refused() -> None:
-    with pytest.raises(ValueError, match="'horn' is no class"):
+def test_unknown_classes_and_lists_raise() -> None:
+    with pytest.raises(ValueError, match="name is 'horn'; expected one of the"):
         map_class("horn", "v1")
     with pytest.raises(ValueError, match="class list 'v9' is unknown"):
         map_class("stem", "v9")  # type: ignore[arg-type]
 
 
-def test_groups_are_counted_from_one_and_the_rest_share_the_first() -> None:
+def test_groups_have_channels_from_one_and_other_classes_share_channel_zero() -> None:
     assert energy_channels(("a", "b", "c", "d"), (("c",), ("d", "a"))).tolist() == [0, 2, 0, 1, 2]
     channel = dict(zip(DETECTOR_CLASSES, energy_channels(DETECTOR_CLASSES, GROUPS)[1:].tolist(), strict=True))
     assert channel["noteheadBlackOnLine"] == channel["rest8th"] == 0
-    apart = ["noteheadBlackOnLine", "stem", "legerLine", "slur", "beam", "staff"]
-    assert len({channel[name] for name in apart}) == len(apart)
+    separate = ["noteheadBlackOnLine", "stem", "legerLine", "slur", "beam", "staff"]
+    assert len({channel[name] for name in separate}) == len(separate)

@@ -20,7 +20,7 @@ STAVES: list[Box] = [(50.0, 100.0 * n, 850.0, 100.0 * n + 41) for n in (1, 2, 3)
 CLEFS: list[Box] = [(58.0, y0 - 15, 84.0, y1 + 13) for _, y0, _, y1 in STAVES]
 
 
-def test_the_share_is_of_staves_with_a_clef_at_their_left_end() -> None:
+def test_the_fraction_counts_staves_with_a_clef_at_their_left_end() -> None:
     assert clef_fraction(page(STAVES, CLEFS)) == 1.0
     assert clef_fraction(page(STAVES, CLEFS[1:])) == pytest.approx(2 / 3)
     assert clef_fraction(page(STAVES, [*CLEFS[:1], *CLEFS[:1]])) == pytest.approx(1 / 3)  # two clefs, one staff
@@ -31,16 +31,16 @@ def test_the_share_is_of_staves_with_a_clef_at_their_left_end() -> None:
     assert clef_fraction(page(STAVES, [])) == 0.0
 
 
-def test_there_is_no_share_without_staves_or_without_classes_of_clefs() -> None:
+def test_no_fraction_without_staves_or_without_classes_of_clefs() -> None:
     assert clef_fraction(page([], CLEFS)) is None
-    assert clef_fraction(page(STAVES, CLEFS, score=0.2)) is None  # nothing is sure
+    assert clef_fraction(page(STAVES, CLEFS, score=0.2)) is None  # all scores are low
     other = Detections(torch.tensor(STAVES), torch.tensor([1, 1, 1]), torch.ones(3), ("staff", "stem"))
     assert clef_fraction(other) is None
     assert not may_be_upside_down(other)
     assert not is_upright(other)
 
 
-def test_a_page_and_the_same_page_turned() -> None:
+def test_a_page_is_upright_and_its_rotation_upside_down() -> None:
     straight = page(STAVES, CLEFS)
     turned = straight.rotated_180(900, 500)
     assert is_upright(straight)

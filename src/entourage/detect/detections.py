@@ -1,11 +1,8 @@
-"""What a detector finds on a page.
+"""Detections on a page, the classes of the shipped detector, and their conversion to the class lists of data sets.
 
-The classes that the shipped network tells apart, and their names in the lists of data sets.
-
-From single symbols to those that are made of several, and from the network's classes to a class list.
-
-The network sees letters and digits. V1 counts dynamics such as *mf* and the numbers 12 and 16 as one symbol each: here
-neighbours on a line are read as words, with the words that engraving writes and boxes around all their letters.
+The detector has a class for each letter of a dynamic and each digit of a time signature. DeepScores V1 has classes for
+complete dynamics, such as *mf*, and for the numbers 12 and 16. Letters and digits on one line are therefore combined
+into such words, whose boxes contain all their letters.
 """
 
 from __future__ import annotations
@@ -23,13 +20,16 @@ from entourage.symbols import CLASSES, EXTENDED_IDS, ClassSet, class_ids, split_
 
 @dataclass(frozen=True)
 class Detections:
-    """Objects with their places, classes and scores.
+    """Boxes, classes and scores of the objects on a page.
 
     Attributes:
-        boxes: (n, 4) float32, x0, y0, x1, y1 in pixels; x1 and y1 lie beyond the last pixel.
-        labels: (n,) int64, position in `classes` from 1.
+        boxes: (n, 4) float32, x0, y0, x1, y1 in pixels; x1 and y1 are exclusive.
+        labels: (n,) int64, position in `classes`, from 1.
         scores: (n,) float32 in [0, 1].
-        classes: the names.
+        classes: names of the classes.
+
+    Raises:
+        ValueError: the shapes do not match, or a label exceeds the number of classes.
 
     Example:
         >>> import torch
@@ -59,43 +59,51 @@ class Detections:
 
     @classmethod
     def empty(cls, classes: tuple[str, ...]) -> Detections:
-        """Of a page with nothing on it."""
+        """Return the detections of a page without objects."""
         return cls(torch.zeros(0, 4), torch.zeros(0, dtype=torch.int64), torch.zeros(0), classes)
 
     @classmethod
-    def from_dict(cls, found: dict[str, Tensor], classes: tuple[str, ...]) -> Detections:
-        """From what a module with torchvision's contract returns for an image, brought to the CPU."""
-        boxes, labels, scores = (found[key].detach().cpu() for key in ("boxes", "labels", "scores"))
+    def from_dict(cls, output: dict[str, Tensor], classes: tuple[str, ...]) -> Detections:
+        """Convert the output of a torchvision detector for one image; tensors are moved to the CPU.
+
+        Args:
+            output: "boxes", "labels" and "scores".
+            classes: names of the classes, in the order of their labels.
+
+        Returns:
+            The detections.
+        """
+        boxes, labels, scores = (output[key].detach().cpu() for key in ("boxes", "labels", "scores"))
         return cls(boxes.float(), labels, scores.float(), classes)
 
     @property
     def names(self) -> list[str]:
-        """The class of each object by name."""
+        """Class name of each object."""
         return [self.classes[label - 1] for label in self.labels.tolist()]
 
     def select(self, mask: Tensor) -> Detections:
-        """Those that a mask of shape (n,) or a list of positions picks, in that order."""
+        """Return the objects of a boolean mask, shape (n,), or of a tensor of indices, in its order."""
         return replace(self, boxes=self.boxes[mask], labels=self.labels[mask], scores=self.scores[mask])
 
     def resized(self, factor: float) -> Detections:
-        """As on a page `factor` times as large."""
+        """Multiply the coordinates of all boxes by `factor`."""
         return replace(self, boxes=self.boxes * factor)
 
     def shifted(self, dx: float, dy: float) -> Detections:
-        """As on a page that holds this one with its corner at (dx, dy)."""
+        """Shift all boxes by `dx` pixels to the right and `dy` pixels down."""
         return replace(self, boxes=self.boxes + self.boxes.new_tensor([dx, dy, dx, dy]))
 
     def rotated_180(self, width: float, height: float) -> Detections:
-        """As on a page of that size that is turned by 180 degrees."""
+        """Rotate all boxes by 180 degrees around the centre of a page of this width and height."""
         corners = self.boxes.new_tensor([width, height, width, height]) - self.boxes
         return replace(self, boxes=corners[:, [2, 3, 0, 1]])
 
     def to_dict(self) -> dict[str, Tensor]:
-        """As torchvision's detectors return an image's."""
+        """Return "boxes", "labels" and "scores", as torchvision's detectors do for an image."""
         return {"boxes": self.boxes, "labels": self.labels, "scores": self.scores}
 
 
-# What V1 tells apart and the extended list does not, with the extended name where there is one.
+# Classes of V1 that the extended list merges into another, with the name of that class; None: it lacks them.
 _V1_ONLY: dict[str, str | None] = {
     "gClefChange": "clefG",
     "cClefAltoChange": "clefCAlto",
@@ -109,10 +117,15 @@ DETECTOR_CLASSES: tuple[str, ...] = (*sorted(EXTENDED_IDS, key=EXTENDED_IDS.__ge
 
 
 def detector_class(label: str, v1: str) -> str | None:
-    """The network class of a symbol that has these names in the two lists ("" where it is in neither).
+    """Return the class of a symbol in `DETECTOR_CLASSES`.
+
+    Args:
+        label: its class in the extended list, or "".
+        v1: its class in V1, or "".
 
     Returns:
-        None for dynamic words and two-digit metres, which the network reads letter by letter.
+        The class; None for dynamics of several letters and for the numbers 12 and 16, which are detected by letters
+        and digits.
     """
     if v1 in _V1_ONLY:
         return v1
@@ -120,81 +133,85 @@ def detector_class(label: str, v1: str) -> str | None:
 
 
 def map_class(name: str, class_list: ClassSet) -> str | None:
-    """What a network class is called in a list of classes, or None where the list lacks it.
+    """Return the name of a class of `DETECTOR_CLASSES` in a class list, or None if the list lacks it.
+
+    Args:
+        name: one of `DETECTOR_CLASSES`.
+        class_list: "extended", "v1", "v1-118" or "muscima".
+
+    Returns:
+        The name, or None.
 
     Raises:
-        ValueError: there is no such list or no such network class.
+        ValueError: the list or the class does not exist.
     """
     if name not in DETECTOR_CLASSES:
-        raise ValueError(f"{name!r} is no class of the detector; expected one of its {len(DETECTOR_CLASSES)} names")
+        raise ValueError(f"name is {name!r}; expected one of the {len(DETECTOR_CLASSES)} classes of the detector")
     names = class_ids(class_list)
     row = CLASSES[name]
     if class_list in ("v1", "v1-118"):
-        found = row.v1
+        mapped = row.v1
     else:
         extended = _V1_ONLY.get(name, name)
-        found = extended if class_list == "extended" or extended is None else CLASSES[extended].muscima
-    return found if found in names else None
+        mapped = extended if class_list == "extended" or extended is None else CLASSES[extended].muscima
+    return mapped if mapped in names else None
 
 
 def energy_channels(classes: Sequence[str], groups: Sequence[Sequence[str]]) -> Tensor:
-    """The energy channel of every label: the number of the group that names its class, from 1, or 0.
+    """Return the energy channel of each label: the number, from 1, of the group that contains its class, or 0.
 
     Args:
         classes: names, in the order of their labels, which start at 1.
-        groups: names of the classes that have a channel of their own.
+        groups: names of the classes that share a separate channel.
 
     Returns:
-        Shape (1 + classes,), int64; that of the background, label 0, is 0.
+        Shape (1 + classes,), int64; 0 for label 0, the background.
     """
     channel = {name: number for number, names in enumerate(groups, start=1) for name in names}
     return torch.tensor([0, *(channel.get(name, 0) for name in classes)])
 
 
 _LETTERS = {f"dynamic{letter}": letter.lower() for letter in "PMFSZR"}
-# The height of a small letter without its parts above and below the line, and its middle, as shares of the box.
+# Height of a letter without ascender and descender, and the position of its middle, as fractions of the box height.
 _BODY = {"p": (0.6, 0.3), "f": (0.42, 0.5)}
 _PAIRS = ("12", "16")
-_CONFIDENT = 0.3  # letters below this score are read by themselves, lest a doubtful one spoils a sure word
+_CONFIDENT = 0.3  # letters with lower scores form separate words, so that they do not corrupt words with higher scores
 
 Word = tuple[str, list[int]]
 Boxes = NDArray[np.float64]
 
 
 def to_class_list(detections: Detections, class_list: ClassSet) -> Detections:
-    """The detections under the names of a class list; what the list has no name for is left out.
+    """Convert detections to a class list; detections whose class the list lacks are omitted.
 
     Args:
-        detections: of any network whose class names are in the table of symbols, or in the list itself.
-        class_list: "extended", "v1" and "v1-118" (with dynamics and time signatures as words), or "muscima".
+        detections: their classes are in `DETECTOR_CLASSES` or in the list itself.
+        class_list: "extended", "muscima", or "v1" or "v1-118", for which letters and digits are combined into dynamics
+            and time signatures.
 
     Returns:
-        Detections whose `classes` is the whole list, best first. A word's box holds its letters; its score is their
-        lowest.
+        Detections in descending order of score, whose `classes` are those of the list. The box of a word contains its
+        letters; its score is the minimum of theirs.
     """
     names = tuple(class_ids(class_list))
     numbers = {name: number for number, name in enumerate(names, start=1)}
     labels = _list_labels(detections, class_list, numbers)
     boxes, scores = detections.boxes, detections.scores
-    if found := _list_words(detections, class_list, numbers):
-        for name, members in found:
+    if words := _list_words(detections, class_list, numbers):
+        for name, members in words:
             if name.startswith("timeSig"):
-                labels[members] = 0  # the digits of 12 and 16 are no symbols of V1
-        labels = torch.cat([labels, torch.tensor([numbers[name] for name, _ in found], dtype=labels.dtype)])
-        around = [torch.cat([boxes[m, :2].amin(dim=0), boxes[m, 2:].amax(dim=0)]) for _, m in found]
+                labels[members] = 0  # V1 does not annotate the digits of 12 and 16
+        labels = torch.cat([labels, torch.tensor([numbers[name] for name, _ in words], dtype=labels.dtype)])
+        around = [torch.cat([boxes[m, :2].amin(dim=0), boxes[m, 2:].amax(dim=0)]) for _, m in words]
         boxes = torch.cat([boxes, *(box[None] for box in around)])
-        scores = torch.cat([scores, *(scores[m].amin()[None] for _, m in found)])
+        scores = torch.cat([scores, *(scores[m].amin()[None] for _, m in words)])
     order = scores.argsort(descending=True, stable=True)
     indices = order[labels[order] > 0]
     return Detections(boxes[indices], labels[indices], scores[indices], names)
 
 
 def count_unnamed(detections: Detections, class_list: ClassSet) -> int:
-    """Count the detections that `to_class_list` omits: neither they nor a word they belong to has a name in the list.
-
-    Args:
-        detections, class_list: as `to_class_list` takes them.
-    """
+    """Count the detections that `to_class_list` omits: the list contains neither their class nor a word of them."""
     numbers = {name: number for number, name in enumerate(class_ids(class_list), start=1)}
     named = _list_labels(detections, class_list, numbers) > 0
     for _, members in _list_words(detections, class_list, numbers):
@@ -203,29 +220,29 @@ def count_unnamed(detections: Detections, class_list: ClassSet) -> int:
 
 
 def combine_dynamics(detections: Detections) -> list[Word]:
-    """Dynamics of V1, each with the positions of its letters.
+    """Combine letters on one line into dynamics of V1: class names with the indices of their letters.
 
-    What V1 has no name for falls into parts that it has, as in engraving: *sfp* is *sf* and *p*.
+    Dynamics that V1 lacks are split into some that it contains, as `engrave` does: *sfp* becomes *sf* and *p*.
     """
     names = np.array([_LETTERS.get(name, "") for name in detections.names], dtype=object)
     boxes = detections.boxes.numpy().astype(np.float64)
     confident = detections.scores.numpy() >= _CONFIDENT
-    found: list[Word] = []
+    words: list[Word] = []
     for part in (confident, ~confident):
         letters = np.flatnonzero((names != "") & part)
         for line in _text_lines(letters, names, boxes):
             text = "".join(names[i] for i in line)
-            found += [(name, line[span]) for name, span in split_dynamics(text)]
-    return found
+            words += [(name, line[span]) for name, span in split_dynamics(text)]
+    return words
 
 
 def combine_time_signatures(detections: Detections) -> list[Word]:
-    """The numbers 12 and 16 of time signatures, each with the positions of its two digits."""
+    """Combine digits into the numbers 12 and 16 of time signatures: class names with the indices of their digits."""
     names = np.array([name[7:] if name.startswith("timeSig") else "" for name in detections.names], dtype=object)
     boxes = detections.boxes.numpy().astype(np.float64)
     ones = np.flatnonzero(names == "1")
     seconds = np.flatnonzero((names == "2") | (names == "6"))
-    found, used = [], set()
+    words, used = [], set()
     for first in ones[np.argsort(boxes[ones, 0])]:
         height = boxes[first, 3] - boxes[first, 1]
         gap = boxes[seconds, 0] - boxes[first, 2]
@@ -234,24 +251,23 @@ def combine_time_signatures(detections: Detections) -> list[Word]:
         for second in seconds[near][np.argsort(np.abs(gap[near]))]:
             if second not in used and names[first] + names[second] in _PAIRS:
                 used.add(second)
-                found.append((f"timeSig{names[first]}{names[second]}", [int(first), int(second)]))
+                words.append((f"timeSig{names[first]}{names[second]}", [int(first), int(second)]))
                 break
-    return found
+    return words
 
 
 def _list_labels(detections: Detections, class_list: ClassSet, numbers: Mapping[str, int]) -> Tensor:
-    """The number of each detection in a list, 0 where the list has none, shape (n,)."""
+    """Return the label of each detection in a class list, or 0 if the list lacks its class; shape (n,)."""
     names_in_list = [_translate(name, class_list) for name in detections.classes]
     return torch.tensor([0, *(numbers.get(name, 0) if name else 0 for name in names_in_list)])[detections.labels]
 
 
 def _list_words(detections: Detections, class_list: ClassSet, numbers: Mapping[str, int]) -> list[Word]:
-    """What a list counts as one symbol and the network as several."""
+    """Return the symbols of a class list that consist of several detections."""
     if class_list not in ("v1", "v1-118"):
         return []
-    return [
-        word for word in (*combine_dynamics(detections), *combine_time_signatures(detections)) if word[0] in numbers
-    ]
+    words = (*combine_dynamics(detections), *combine_time_signatures(detections))
+    return [word for word in words if word[0] in numbers]
 
 
 def _translate(name: str, class_list: ClassSet) -> str | None:
@@ -261,7 +277,7 @@ def _translate(name: str, class_list: ClassSet) -> str | None:
 
 
 def _text_lines(letters: NDArray[np.intp], names: NDArray[np.object_], boxes: Boxes) -> list[list[int]]:
-    """Letters that stand together, each group from left to right."""
+    """Group letters that are close to each other on one line; each group is ordered from left to right."""
     height = boxes[:, 3] - boxes[:, 1]
     body = np.array([_BODY.get(name, (1.0, 0.5)) for name in names]).reshape(-1, 2)
     size, middle = body[:, 0] * height, boxes[:, 1] + body[:, 1] * height

@@ -1,9 +1,7 @@
-"""Pages upside down, which their clefs tell: a staff begins with one, at its left end.
+"""Inference with a trained detector on pages of any size; boxes are in pixels of the input page.
 
-On a page that is turned by half a turn noteheads, stems and beams look as they always do, and much else is found in its
-place; but hardly a clef is seen where staves begin, and all are there when the page is turned back.
-
-A trained detector for pages of any size: scale, look, and give boxes in the pixels of the page that was given.
+Pages that are upside down are recognised by their clefs, because every staff begins with one. On a page rotated by 180
+degrees, noteheads, stems and beams are still detected, but hardly any clef at the left end of a staff.
 """
 
 from __future__ import annotations
@@ -26,27 +24,31 @@ from entourage.detect.options import INTERLINE, InferenceOptions
 from entourage.detect.preprocessing.prepare import ImageInput, PreparedPage, prepare_page
 from entourage.detect.preprocessing.reading import GrayImage
 
-RETRY_BELOW = 0.4  # share of the staves below which it is worth another look, the page turned
-ACCEPT_FROM = 0.5  # share that shows that the page is right as it is turned
-MIN_SCORE = 0.3  # least score of the staves and clefs that count
-_LEFT, _RIGHT = 2.0, 6.0  # interlines from a staff's left end to the middle of a clef
-_ABOVE = 1.5  # and from its lines
+RETRY_BELOW = 0.4  # if a smaller fraction of the staves begins with a clef, the rotated page is processed as well...
+ACCEPT_FROM = 0.5  # ...and used if at least this fraction does on it
+MIN_SCORE = 0.3  # minimum score of staves and clefs
+_LEFT, _RIGHT = 2.0, 6.0  # maximum distance, in interlines, of a clef's centre from the left end of its staff
+_ABOVE = 1.5  # and above or below its lines
+
+UPSIDE_DOWN = "upside down: rotated by 180 degrees"
+NO_STAFF = "no staff detected: the lines may be those of ruled paper or of a table"
+WEIGHTS = Path(entourage.__file__).parent / "weights"
 
 
-def clef_fraction(found: Detections) -> float | None:
-    """The share of the staves on a page that begin with a clef.
+def clef_fraction(detections: Detections) -> float | None:
+    """Return the fraction of the staves on a page that begin with a clef.
 
     Args:
-        found: at the network's scale, staff lines `INTERLINE` pixels apart.
+        detections: at the scale of the network, staff lines `INTERLINE` pixels apart.
 
     Returns:
-        From 0 to 1; None if there is no staff, or no class of clefs. Costs O(staves clefs).
+        From 0 to 1; None if no staff is detected, or no class is a clef. Costs O(staves clefs).
     """
-    names = np.array(found.names, dtype=object)
-    confident = found.scores.numpy() >= MIN_SCORE
-    boxes = found.boxes.numpy()
+    names = np.array(detections.names, dtype=object)
+    confident = detections.scores.numpy() >= MIN_SCORE
+    boxes = detections.boxes.numpy()
     staves = boxes[(names == "staff") & confident]
-    if len(staves) == 0 or not any(_is_clef(name) for name in found.classes):
+    if len(staves) == 0 or not any(_is_clef(name) for name in detections.classes):
         return None
     clefs = boxes[np.array([_is_clef(name) for name in names], dtype=bool) & confident]
     x, y = (clefs[:, :2] + clefs[:, 2:]).T[:, None] / 2  # (1, clefs) each
@@ -56,38 +58,33 @@ def clef_fraction(found: Detections) -> float | None:
     return float((across & along).any(axis=1).mean())
 
 
-def may_be_upside_down(found: Detections) -> bool:
-    """Whether so few staves begin with a clef that the page should be looked at the other way round as well."""
-    share = clef_fraction(found)
-    return share is not None and share < RETRY_BELOW
+def may_be_upside_down(detections: Detections) -> bool:
+    """Return whether less than `RETRY_BELOW` of the staves begin with a clef."""
+    fraction = clef_fraction(detections)
+    return fraction is not None and fraction < RETRY_BELOW
 
 
-def is_upright(found: Detections) -> bool:
-    """Whether so many staves begin with a clef that the page cannot be upside down."""
-    share = clef_fraction(found)
-    return share is not None and share >= ACCEPT_FROM
+def is_upright(detections: Detections) -> bool:
+    """Return whether at least `ACCEPT_FROM` of the staves begin with a clef."""
+    fraction = clef_fraction(detections)
+    return fraction is not None and fraction >= ACCEPT_FROM
 
 
 def _is_clef(name: str) -> bool:
     return "clef" in name.lower()
 
 
-UPSIDE_DOWN = "upside down: read turned by 180 degrees"
-NO_STAFF = "no staff found: its lines may be those of ruled paper or of a table"
-WEIGHTS = Path(entourage.__file__).parent / "weights"
-
-
 @dataclass(frozen=True)
 class PageDetections:
-    """What was seen on a page.
+    """Detections on a page, with properties of the page.
 
     Attributes:
         detections: objects in descending order of score, in pixels of the input page.
-        interline: pixels between its staff lines, or None if it has no staves.
-        angle: degrees by which it was turned to lie straight; 0 if it was not.
-        seconds: it took.
+        interline: pixels between its staff lines; None: the page has no staves.
+        angle: degrees by which the page was rotated to make its staves horizontal, or 0.
+        seconds: processing time.
         message: warning for the user, or "".
-        upside_down: whether it was; what is on it was found on the page turned by 180 degrees.
+        upside_down: whether the page is upside down and was processed rotated by 180 degrees.
     """
 
     detections: Detections
@@ -99,12 +96,12 @@ class PageDetections:
 
 
 class Detector:
-    """Finds the symbols on pages.
+    """Detector of the symbols on pages of any size.
 
     Args:
         model: the network.
-        options: how pages are looked at.
-        device: where to compute.
+        options: options of inference; None: the defaults.
+        device: "auto", "cpu", "cuda" or another torch device.
 
     Example:
         >>> import numpy as np
@@ -124,7 +121,8 @@ class Detector:
         self.options = options or InferenceOptions()
         decode = model.options.decode
         self._threshold = decode.threshold if self.options.threshold is None else self.options.threshold
-        # Staves are long and score less than heads do: where only sure symbols are wanted, they are looked for as ever.
+        # The tests for staves and clefs need detections from `MIN_SCORE` on, also if the threshold is higher: staves
+        # have lower scores than noteheads.
         lowest = min(self._threshold, MIN_SCORE) if decode.score else self._threshold
         self._decode = replace(decode, threshold=lowest)
 
@@ -132,44 +130,67 @@ class Detector:
     def load(
         cls, path: str | Path | None = None, device: str = "auto", options: InferenceOptions | None = None
     ) -> Detector:
-        """A detector from a file, or one that comes with the package.
+        """Load a detector from a file, or one that is included in the package.
 
         Args:
-            path: a file that `entourage detect train` wrote; or the name of a shipped one; None for the default.
-            device: where to compute.
-            options: how pages are looked at.
+            path: a file that `entourage detect train` wrote, or the name of an included detector; None: the default.
+            device: "auto", "cpu", "cuda" or another torch device.
+            options: options of inference; None: the defaults.
+
+        Returns:
+            The detector.
 
         Raises:
-            ValueError: there is no such detector, or its file is damaged.
+            ValueError: the detector does not exist, or its file is damaged.
         """
         return cls(load_detector(find_detector(path)), options, device)
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Names of the classes it tells apart."""
+        """Names of the classes of the detector."""
         return self.model.classes
 
     def detect(self, image: ImageInput) -> Detections:
-        """The objects on a page, best first, in pixels of the page.
+        """Detect the objects on a page.
 
         Args:
-            image: the path of an image or PDF file (its first page, or as in "scan.tif#2" another), a PIL image, or an
-                array of uint8, (h, w) grey or (h, w, 3) RGB.
+            image: the path of an image or PDF file (its first page, or another one, as in "scan.tif#2"), a PIL image,
+                or an array of uint8, grayscale of shape (h, w) or RGB of shape (h, w, 3).
+
+        Returns:
+            The objects in descending order of score, in pixels of the page.
 
         Raises:
-            ValueError: it is none of these, cannot be read or is too large.
+            ValueError: the image has another type or shape, cannot be read or is too large.
         """
         return self.detect_page(image).detections
 
     def detect_page(self, image: ImageInput) -> PageDetections:
-        """As `detect`, with what was learned about the page on the way."""
+        """Detect the objects on a page, and return them with properties of the page.
+
+        Args:
+            image: as for `detect`.
+
+        Returns:
+            Detections, interline, skew, warnings and processing time.
+
+        Raises:
+            ValueError: as in `detect`.
+        """
         return self.detect_prepared(self.prepare(image))
 
     def detect_batch(self, images: Iterable[ImageInput], workers: int | None = None) -> Iterator[Detections]:
-        """The objects on page after page; threads read and scale the next ones while the network looks at one.
+        """Detect the objects on several pages; threads read and scale pages while the network processes others.
+
+        Args:
+            images: pages, each as for `detect`.
+            workers: number of threads; None: one per CPU core, at most 16.
+
+        Yields:
+            The detections of one page after another, in the order of `images`.
 
         Raises:
-            ValueError: as in `detect`, at the first page that cannot be read; those after it are not looked at.
+            ValueError: as in `detect`, at the first page that cannot be read; later pages are not processed.
         """
         for prepared in map_ahead(self.prepare, images, count_threads(workers)):
             yield self.detect_prepared(prepared).detections
@@ -184,7 +205,7 @@ class Detector:
             The page; its `image` is None if it has no staves and `InferenceOptions.interline` is None.
 
         Raises:
-            ValueError: it is not an image, cannot be read or is too large.
+            ValueError: as in `detect`.
         """
         return prepare_page(image, self.options)
 
@@ -250,38 +271,45 @@ class Detector:
             return self.model.objects(ink[None, None], options=self._decode)[0]
 
 
-def to_page_coordinates(found: Detections, prepared: PreparedPage, options: InferenceOptions) -> Detections:
-    """What a network found on a page that was made ready, in pixels of the page itself.
+def to_page_coordinates(detections: Detections, prepared: PreparedPage, options: InferenceOptions) -> Detections:
+    """Map the detections on a prepared page to pixels of the input page.
 
-    Boxes are turned back if the page was turned, drawn to the ink and put at whole pixels if wished, and kept within
-    the page; those without area are left out.
+    Boxes are rotated back if the page was rotated, otherwise refined; they are rounded and clipped to the page. Boxes
+    without area are omitted. `refine_boxes` and `round_boxes` of the options disable the respective step.
 
     Args:
-        found: in pixels of `prepared.image`.
+        detections: in pixels of `prepared.image`.
         prepared: the page.
-        options: how it is looked at.
+        options: options of inference.
+
+    Returns:
+        Detections in pixels of the input page.
 
     Raises:
-        ValueError: there is nothing on the page to look for.
+        ValueError: the page has no staves.
     """
     if prepared.image is None or prepared.interline is None:
-        raise ValueError(f"the page has nothing to look for ({prepared.message}); expected one with staves")
-    straight = prepared.page.shape if prepared.rotation is None else prepared.rotation.size[::-1]
-    sides = torch.tensor([straight[1] / prepared.image.shape[1], straight[0] / prepared.image.shape[0]] * 2)
-    found = replace(found, boxes=found.boxes * sides)  # (n, 4)
+        raise ValueError(f"prepared: contains no image ({prepared.message}); expected a page with staves")
+    height, width = prepared.page.shape if prepared.rotation is None else prepared.rotation.size[::-1]
+    scale = torch.tensor([width / prepared.image.shape[1], height / prepared.image.shape[0]] * 2)
+    detections = replace(detections, boxes=detections.boxes * scale)  # (n, 4)
     if prepared.rotation is not None:
-        found = prepared.rotation.invert(found)
+        detections = prepared.rotation.invert(detections)
     elif options.refine_boxes:
-        found = refine_boxes(prepared.page, found, prepared.interline, prepared.angle)
+        detections = refine_boxes(prepared.page, detections, prepared.interline, prepared.angle)
     limits = torch.tensor([prepared.page.shape[1], prepared.page.shape[0]] * 2, dtype=torch.float32)
-    boxes = round_to_pixels(found.boxes) if options.round_boxes else found.boxes
+    boxes = round_to_pixels(detections.boxes) if options.round_boxes else detections.boxes
     boxes = boxes.clamp(min=0).minimum(limits)
     kept = (boxes[:, 2:] > boxes[:, :2]).all(dim=1)
-    return replace(found, boxes=boxes).select(kept)
+    return replace(detections, boxes=boxes).select(kept)
 
 
 def shipped_detectors() -> dict[str, Path]:
-    """The detectors that come with the package: "default", and others by name."""
+    """Return the detectors that are included in the package.
+
+    Returns:
+        Names, such as "default" and "muscima", and their files.
+    """
     names = {}
     for file in sorted(WEIGHTS.glob("detect*.safetensors")):
         names[_short_name(file)] = WEIGHTS / f"{_shard_stem(file)}.safetensors"
@@ -289,24 +317,27 @@ def shipped_detectors() -> dict[str, Path]:
 
 
 def detector_name(file: Path) -> str:
-    """What a detector is called: by its name if it comes with the package, else as its file."""
+    """Return the name of an included detector, or the file name of any other."""
     is_shipped = file.resolve().parent == WEIGHTS.resolve() and _short_name(file) in shipped_detectors()
     return _short_name(file) if is_shipped else file.name
 
 
 def find_detector(path: str | Path | None = None) -> Path:
-    """The file of a detector.
+    """Return the file of a detector.
 
     Args:
-        path: a file; or the name of a detector that comes with the package, also as a `Path` where no file is called
-            so; None for the default.
+        path: a file or the name of an included detector; a `Path` is a name only if no such file exists. None: the
+            default detector.
+
+    Returns:
+        The file; of a detector in several shards, the path that `load_detector` accepts for all of them.
 
     Raises:
-        ValueError: there is no such file or name; or the default is asked for, and none comes with this installation.
+        ValueError: the detector does not exist, or this installation includes no default detector.
     """
     shipped = shipped_detectors()
     if path is None and "default" not in shipped:
-        raise ValueError("no detector comes with this installation; expected the file of one: see detect train")
+        raise ValueError("path: this installation includes no detector; expected a file from `entourage detect train`")
     name = "default" if path is None else str(path)
     is_file = isinstance(path, Path) and path.is_file()
     if name in shipped and not is_file:
@@ -314,18 +345,18 @@ def find_detector(path: str | Path | None = None) -> Path:
     try:
         find_shards(name)
     except DetectorNotFoundError as error:
-        names = f", or one of the package: {', '.join(sorted(shipped))}" if shipped else ""
+        names = f", or an included detector: {', '.join(sorted(shipped))}" if shipped else ""
         raise DetectorNotFoundError(f"{error}{names}") from error
     return Path(name)
 
 
-def _lacks_staves(found: Detections) -> bool:
-    """Whether no staff is among what was found, though the network knows staves."""
-    return "staff" in found.classes and "staff" not in found.names
+def _lacks_staves(detections: Detections) -> bool:
+    """Return whether no staff is detected, although the detector has a class for staves."""
+    return "staff" in detections.classes and "staff" not in detections.names
 
 
 def _shard_stem(file: Path) -> str:
-    """The name that a file's pieces share: detect-muscima-00001-of-00002 is a piece of detect-muscima."""
+    """Return the common stem of the shards of a detector: detect-muscima for detect-muscima-00001-of-00002."""
     return file.stem.split("-0")[0]
 
 
@@ -334,7 +365,7 @@ def _short_name(file: Path) -> str:
 
 
 def round_to_pixels(boxes: torch.Tensor) -> torch.Tensor:
-    """Corners at whole pixels; a side shorter than half a pixel keeps one pixel around its middle."""
+    """Round the corners of boxes (n, 4) to whole pixels; widths and heights that become 0 are set to one pixel."""
     low, high = boxes[:, :2].round(), boxes[:, 2:].round()
     thin = high <= low
     middle = ((boxes[:, :2] + boxes[:, 2:]) / 2).floor()
