@@ -12,7 +12,7 @@ from entourage.detect.options import DecodeOptions
     [
         ({"method": "magic"}, "expected one of peaks, components"),
         ({"cuts": ()}, "expected one or more"),
-        ({"cuts": (0.1, 0.5)}, "highest first"),
+        ({"cuts": (0.1, 0.5)}, "in descending order"),
         ({"cuts": (2.0,)}, r"cuts are \(2.0,\); expected energies in \[0, 1\)"),
         ({"cuts": (0.5, -0.1)}, "expected energies"),
         ({"cuts": (float("nan"),)}, "expected energies"),
@@ -21,14 +21,14 @@ from entourage.detect.options import DecodeOptions
         ({"threshold": 1.5}, "threshold is 1.5"),
         ({"least": -1}, "least is -1; expected a whole number of 1 or more"),
         ({"least": 1.5}, "least is 1.5"),
-        ({"snap": 0}, "snap is 0; expected pixels above 0, or None"),
+        ({"snap": 0}, "snap is 0; expected more than 0 pixels, or None"),
         ({"snap": -1.0}, "snap is -1.0"),
         ({"snap": float("nan")}, "snap is nan"),
-        ({"most": 0}, "most is 0; expected a whole number of 1 or more, or None for no bound"),
+        ({"most": 0}, "most is 0; expected a whole number of 1 or more, or None for no maximum"),
         ({"most": 2.5}, "most is 2.5"),
         ({"overlap": 0.0}, "overlap is 0.0"),
     ],
 )
-def test_impossible_ways_to_read_are_refused(fields: dict[str, Any], message: str) -> None:
+def test_invalid_options_raise(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         DecodeOptions(**fields)

@@ -19,17 +19,17 @@ from entourage.detect.options import GROUPS, MapOptions
         ({"surface": "box"}, "surface is 'box'"),
     ],
 )
-def test_impossible_maps_are_refused(fields: dict[str, Any], message: str) -> None:
+def test_invalid_options_raise(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         MapOptions(**fields)
 
 
-def test_channels_and_sides_follow_from_groups_and_offsets() -> None:
+def test_numbers_of_channels_depend_on_groups_and_offset() -> None:
     assert MapOptions().channels == len(GROUPS) + 1
     assert MapOptions(groups=()).channels == 1
     assert (MapOptions().box_dim, MapOptions(offset=False).box_dim) == (4, 2)
 
 
-def test_no_class_is_in_two_groups() -> None:
+def test_groups_are_disjoint() -> None:
     names = [name for group in GROUPS for name in group]
     assert len(set(names)) == len(names)

@@ -17,6 +17,6 @@ from entourage.detect.options import LossOptions, NetworkOptions
         (LossOptions, {"rarest": 0.5}, "rarest is 0.5"),
     ],
 )
-def test_impossible_networks_and_losses_are_refused(kind: Any, fields: dict[str, Any], message: str) -> None:
+def test_invalid_options_raise(kind: Any, fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         kind(**fields)

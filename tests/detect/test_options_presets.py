@@ -5,7 +5,7 @@ import pytest
 from entourage.detect.options import preset
 
 
-def test_presets_are_those_of_the_text_and_of_the_code() -> None:
+def test_presets_are_those_of_the_thesis_and_of_its_code() -> None:
     thesis, original, default = preset("thesis"), preset("original"), preset("default")
     assert (thesis.maps.channels, thesis.maps.box_dim, thesis.maps.stride) == (1, 2, 1)
     assert thesis.network.encoder == original.network.encoder == "resnet101"

@@ -1,17 +1,10 @@
-"""How objects are read off the detector's maps.
+"""Options of the detector: maps, decoding, network, losses and inference, with their presets.
 
-What the detector is taught: options of its maps, and which classes have an energy of their own.
+The presets are "default", "thesis" (the text of the thesis) and "original" (its published code). Each difference
+between them is a field, with its reason. Only the auxiliary losses of the original code, on maps of 1/8 and 1/16 of the
+size, are not implemented.
 
-Lengths are pixels of a page whose staff lines are `INTERLINE` pixels apart.
-
-Options of the network and of the losses that it learns by.
-
-All options of a detector together, and as JSON.
-
-Presets: the detector as the thesis describes it, as its code was, and as it measured best here.
-
-Where these differ, the difference is a field with its reason. The code of the thesis also taught energy and box on
-maps of an eighth and a sixteenth of the size; that is left out of `original`.
+Lengths are in pixels of a page whose staff lines are `INTERLINE` pixels apart.
 """
 
 from __future__ import annotations
@@ -31,49 +24,69 @@ BoxOf = Literal["peak", "mean", "largest", "class"]
 
 @dataclass(frozen=True)
 class DecodeOptions:
-    """How objects are read off the maps. `cuts` to `vote` are for components, and so is `box`, but for "class"."""
+    """Options of decoding maps to objects.
 
-    method: Method = "peaks"  # the thesis cuts and labels components; peaks part what components join
-    threshold: float = 0.05  # least score of what is returned
-    overlap: float | None = 0.8  # of two objects of a group that overlap more (IoU), the lesser goes; None: both stay
-    most: int | None = None  # maximum number of objects a page, highest scores first; None: no maximum
-    snap: float | None = None  # grid in pixels to which corners are rounded; pages: `InferenceOptions.round_boxes`
-    score: bool = True  # energy times class probability; False: 1 for all, as in the thesis and the original
-    cuts: tuple[float, ...] = (0.6,)  # energy a component has more of; lower cuts add what touches no component yet
-    least: int = 1  # cells in a component
-    centre: Centre = "offset"  # offset head, or centre of gravity, or that weighted by energy, or truncated (original)
-    vote: Vote = "peak"  # class: majority of cells, mean probability, or that of the cell of highest energy
-    box: BoxOf = "peak"  # sides: of the highest cell, mean of cells (thesis), largest (original), cached by class
+    `cuts`, `least`, `centre` and `vote` apply to `method="components"` only, and so do the values of `box` but "class".
+
+    Attributes:
+        method: objects are the "peaks" of the energy, or the connected "components" above a threshold, as in the
+            thesis. Components merge adjacent noteheads, such as those of a third; peaks separate them.
+        threshold: minimum score of an object.
+        overlap: of two objects of a group with a higher IoU, the one with the lower score is removed; None: neither.
+        most: maximum number of objects per page, highest scores first; None: no maximum.
+        snap: grid in pixels to which corners are rounded; None: not rounded. See also `InferenceOptions.round_boxes`.
+        score: the score is energy times class probability; False: it is 1, as in the thesis and its code.
+        cuts: energy thresholds of components, in descending order; lower ones only add components that overlap none of
+            the higher ones.
+        least: minimum number of cells of a component.
+        centre: "offset": from the box map; or the centroid of the cells: "mean", weighted by "energy", or "truncated"
+            to whole pixels (original).
+        vote: the class is the majority "vote" of the cells, that of the "mean" probability, or that of the "peak".
+        box: width and height are those at the "peak", the "mean" of the cells (thesis), the "largest" of the cells
+            (original), or the typical ones of the "class".
+    """
+
+    method: Method = "peaks"
+    threshold: float = 0.05
+    overlap: float | None = 0.8
+    most: int | None = None
+    snap: float | None = None
+    score: bool = True
+    cuts: tuple[float, ...] = (0.6,)
+    least: int = 1
+    centre: Centre = "offset"
+    vote: Vote = "peak"
+    box: BoxOf = "peak"
 
     def __post_init__(self) -> None:
         check_choice("method", self.method, Method)
         check_choice("centre", self.centre, Centre)
         check_choice("vote", self.vote, Vote)
         check_choice("box", self.box, BoxOf)
-        if not 0 <= self.threshold <= 1:  # nor what is no number
+        if not 0 <= self.threshold <= 1:  # also rejects NaN
             raise ValueError(f"threshold is {self.threshold}; expected a score between 0 and 1")
         if not self.cuts or list(self.cuts) != sorted(self.cuts, reverse=True):
-            raise ValueError(f"cuts are {self.cuts}; expected one or more, highest first")
+            raise ValueError(f"cuts are {self.cuts}; expected one or more in descending order")
         if not all(0 <= cut < 1 for cut in self.cuts):
             raise ValueError(f"cuts are {self.cuts}; expected energies in [0, 1)")
         validate_counts(self, 1, "least")
         if self.most is not None:
-            validate_counts(self, 1, "most", alternative=", or None for no bound")
+            validate_counts(self, 1, "most", alternative=", or None for no maximum")
         if self.snap is not None and not 0 < self.snap < math.inf:
-            raise ValueError(f"snap is {self.snap}; expected pixels above 0, or None")
+            raise ValueError(f"snap is {self.snap}; expected more than 0 pixels, or None")
         if self.overlap is not None and not 0 < self.overlap <= 1:
-            raise ValueError(f"overlap is {self.overlap}; expected a share in (0, 1], or None")
+            raise ValueError(f"overlap is {self.overlap}; expected an IoU in (0, 1], or None")
 
 
-INTERLINE = 10.0  # pixels between staff lines at which the network works
+INTERLINE = 10.0  # pixels between staff lines on the pages that the network processes
 
 Energy = Literal["levels", "sigmoid"]
 Surface = Literal["cone", "gaussian"]
 Overlap = Literal["nearest", "last"]
 Size = Literal["linear", "log"]
 
-# Classes whose centres fall upon those of others have an energy channel of their own; all others share the first. The
-# names of DeepScores and of MUSCIMA++ stand side by side; those that a class list lacks do no harm.
+# Classes whose centres often coincide with those of others have separate energy channels; all other classes share the
+# first. The groups contain names of DeepScores and of MUSCIMA++; names that the class list lacks have no effect.
 GROUPS: tuple[tuple[str, ...], ...] = (
     ("stem",),
     ("legerLine", "staffLine", "staffSpace"),
@@ -86,9 +99,9 @@ GROUPS: tuple[tuple[str, ...], ...] = (
         "tupleBracket",
         "ottavaBracket",
         "volta",
-        *(f"dynamicLetter{letter}" for letter in "FMPRSZ"),  # MUSCIMA++ also has them as characters
+        *(f"dynamicLetter{letter}" for letter in "FMPRSZ"),  # MUSCIMA++ also annotates them as characters
     ),
-    (  # wholes, whose parts are objects too
+    (  # objects that consist of other objects
         "staff",
         "graceNoteAcciaccaturaStemUp",
         "graceNoteAppoggiaturaStemUp",
@@ -111,21 +124,38 @@ GROUPS: tuple[tuple[str, ...], ...] = (
 
 @dataclass(frozen=True)
 class MapOptions:
-    """What is painted for an object, and at which resolution."""
+    """Options of the energy, class and box maps.
 
-    stride: int = 2  # pixels of the page to a cell of the maps; the thesis has one cell a pixel
-    energy: Energy = "sigmoid"  # a sigmoid, or a softmax over quantised levels as in the thesis
-    levels: int = 20  # E_max of the softmax
-    surface: Surface = "gaussian"  # how the energy falls off: the thesis' cone, or a bell
-    radius: float = 4.0  # at which it has fallen off; 8.5 in the thesis runs notes a third apart together
-    reach: float = 0.15  # of a side, where that is longer than the radius: a slur's centre is nowhere in particular
-    widest: float = 16.0  # bound of the radius so stretched
-    marker: float = 0.75  # share of the radius in which class and box are taught
-    centred: bool = True  # full energy in the cell that holds the centre, so that neighbours have a peak each
-    overlap: Overlap = "nearest"  # whose class a cell has: the nearest centre's, or the last painted's (original)
-    size: Size = "log"  # how the box map holds sides: in pixels (thesis) or log(pixels / interline)
-    offset: bool = True  # the box map also holds the way from the cell to the centre, which the thesis does not
-    groups: tuple[tuple[str, ...], ...] = GROUPS  # classes with an energy channel of their own; none in the thesis
+    Attributes:
+        stride: pixels of the page per cell of the maps; 1 in the thesis.
+        energy: "sigmoid", or "levels": a softmax over quantised energy, as in the thesis.
+        levels: number of levels of the softmax, E_max of the thesis.
+        surface: energy by distance from the centre: a "cone", as in the thesis, or a "gaussian".
+        radius: distance beyond which the energy is 0; the 8.5 of the thesis merges noteheads of a third.
+        reach: the radius along an axis is this fraction of the width or height if that is more than `radius`, because
+            the centre of a long object, such as a slur, is less precisely defined.
+        widest: maximum radius.
+        marker: fraction of the radius within which class and box are trained.
+        centred: the cell that contains the centre has full energy, so that adjacent objects have separate peaks.
+        overlap: the class of a cell is that of the "nearest" centre, or of the "last" object drawn (original).
+        size: the box map contains width and height in pixels ("linear", thesis) or log(pixels / interline) ("log").
+        offset: the box map also contains the offset from the cell to the centre; not in the thesis.
+        groups: classes with a separate energy channel, by channel; none in the thesis.
+    """
+
+    stride: int = 2
+    energy: Energy = "sigmoid"
+    levels: int = 20
+    surface: Surface = "gaussian"
+    radius: float = 4.0
+    reach: float = 0.15
+    widest: float = 16.0
+    marker: float = 0.75
+    centred: bool = True
+    overlap: Overlap = "nearest"
+    size: Size = "log"
+    offset: bool = True
+    groups: tuple[tuple[str, ...], ...] = GROUPS
 
     def __post_init__(self) -> None:
         check_choice("energy", self.energy, Energy)
@@ -139,18 +169,18 @@ class MapOptions:
         if not self.stride * 0.71 <= self.radius <= self.widest:
             raise ValueError(f"radius is {self.radius}; expected {self.stride * 0.71:.2f} to widest ({self.widest})")
         if not 0 < self.marker <= 1:
-            raise ValueError(f"marker is {self.marker}; expected a share of the radius in (0, 1]")
+            raise ValueError(f"marker is {self.marker}; expected a fraction of the radius in (0, 1]")
         if self.energy == "levels" and self.groups:
-            raise ValueError("levels are for one energy surface; expected groups to be empty")
+            raise ValueError("groups: not supported by energy 'levels'; expected groups to be empty")
 
     @property
     def channels(self) -> int:
-        """How many energy surfaces there are."""
+        """Number of energy channels."""
         return len(self.groups) + 1
 
     @property
     def box_dim(self) -> int:
-        """How many numbers describe a box."""
+        """Number of channels of the box map."""
         return 4 if self.offset else 2
 
 
@@ -162,40 +192,66 @@ BoxLoss = Literal["squared", "smooth"]
 
 @dataclass(frozen=True)
 class NetworkOptions:
-    """The network. `widths` to `upwards` are for the small encoder and the top-down decoder."""
+    """Options of the network.
 
-    encoder: Encoder = "small"  # ResNet-101 in the thesis, twenty times the work
-    decoder: Decoder = "top-down"  # RefineNet in the thesis
-    widths: tuple[int, ...] = (48, 96, 144, 224, 256, 256)  # channels at strides 2, 4, 8, ...
-    blocks: tuple[int, ...] = (1, 2, 3, 3, 2, 2)  # residual blocks there
-    upwards: tuple[int, ...] = (64, 96, 128, 128, 128, 128)  # channels of the decoder at the same strides
-    hidden: int = 384  # units between the maps and class and box, at the cells that are read; 0: 1 x 1 heads (thesis)
-    filters: int = 256  # channels of RefineNet
-    chained: bool = True  # each pooling of a chain starts from the one before; the original starts each from the input
+    Attributes:
+        encoder: "small", or a ResNet; ResNet-101 in the thesis costs twenty times as much.
+        decoder: "top-down", or "refinenet", as in the thesis.
+        widths: channels of the small encoder at strides 2, 4, 8, ...
+        blocks: residual blocks of the small encoder at each stride.
+        upwards: channels of the top-down decoder at each stride.
+        hidden: hidden units of the class and box heads, which are evaluated at selected cells only; 0: 1 x 1
+            convolutions, as in the thesis.
+        filters: channels of RefineNet.
+        chained: each pooling of RefineNet has the output of the preceding one as input; False: the input of the chain
+            (original).
+    """
+
+    encoder: Encoder = "small"
+    decoder: Decoder = "top-down"
+    widths: tuple[int, ...] = (48, 96, 144, 224, 256, 256)
+    blocks: tuple[int, ...] = (1, 2, 3, 3, 2, 2)
+    upwards: tuple[int, ...] = (64, 96, 128, 128, 128, 128)
+    hidden: int = 384
+    filters: int = 256
+    chained: bool = True
 
     def __post_init__(self) -> None:
         check_choice("encoder", self.encoder, Encoder)
         check_choice("decoder", self.decoder, Decoder)
         if not len(self.widths) == len(self.blocks) == len(self.upwards) >= 2:
-            raise ValueError("widths, blocks and upwards differ in length; expected one number each for every stride")
+            raise ValueError("widths, blocks and upwards differ in length; expected one value per stride in each")
         if self.decoder == "refinenet" and self.encoder == "small":
-            raise ValueError("RefineNet refines four maps of a ResNet; expected a resnet encoder")
+            raise ValueError("encoder is 'small'; expected a resnet encoder for decoder 'refinenet'")
 
 
 @dataclass(frozen=True)
 class LossOptions:
-    """The losses and their weights."""
+    """Options of the losses.
 
-    weights: tuple[float, float, float] = (1.0, 0.5, 1.0)  # w of energy, class and box
-    window: int | None = None  # divide each by its mean over so many steps; None: as it is
+    Attributes:
+        weights: weights w of the energy, class and box losses.
+        window: each loss is divided by its mean over this many steps; None: not divided.
+        energy: "focal", "bce" (binary cross-entropy) or "levels" (cross-entropy of quantised energy, thesis).
+        alpha: exponent of the focal loss that reduces the weight of cells that are predicted correctly.
+        beta: exponent of the focal loss that reduces the weight of cells near a centre.
+        box: "squared" error (thesis) or "smooth" absolute error, which is quadratic below `rounding`.
+        rounding: see `box`.
+        giou: weight of 1 - GIoU, which is added to the box loss and requires higher precision of thin objects.
+        by_energy: in the class and box losses, cells are weighted by energy, and objects equally.
+        rarest: maximum weight of a rare class; weights are proportional to 1 / sqrt(frequency). 1: equal weights.
+    """
+
+    weights: tuple[float, float, float] = (1.0, 0.5, 1.0)
+    window: int | None = None
     energy: EnergyLoss = "focal"
-    alpha: float = 2.0  # focal exponent: how little easy cells count
-    beta: float = 4.0  # how little cells next to a centre count
-    box: BoxLoss = "smooth"  # squared error (thesis), or absolute error rounded off below `rounding`
+    alpha: float = 2.0
+    beta: float = 4.0
+    box: BoxLoss = "smooth"
     rounding: float = 0.05
-    giou: float = 0.5  # weight of 1 - GIoU beside it, which asks thin objects for more precision
-    by_energy: bool = True  # cells count for class and box as much as their energy, each object alike
-    rarest: float = 3.0  # bound of the weight of rare classes, by inverse root of frequency; 1: all alike
+    giou: float = 0.5
+    by_energy: bool = True
+    rarest: float = 3.0
 
     def __post_init__(self) -> None:
         check_choice("energy", self.energy, EnergyLoss)
@@ -208,7 +264,17 @@ class LossOptions:
 
 @dataclass(frozen=True)
 class DetectorOptions:
-    """All of it together."""
+    """All options of a detector, which are stored in the header of its weights.
+
+    Attributes:
+        maps: energy, class and box maps.
+        decode: decoding of maps to objects.
+        network: the network.
+        loss: the losses.
+
+    Raises:
+        ValueError: the parts are incompatible.
+    """
 
     maps: MapOptions = field(default_factory=MapOptions)
     decode: DecodeOptions = field(default_factory=DecodeOptions)
@@ -217,33 +283,44 @@ class DetectorOptions:
 
     def __post_init__(self) -> None:
         if (self.loss.energy == "levels") != (self.maps.energy == "levels"):
-            raise ValueError(f"loss {self.loss.energy!r} does not fit energy {self.maps.energy!r}")
+            energies = f"loss.energy is {self.loss.energy!r} and maps.energy {self.maps.energy!r}"
+            raise ValueError(f"{energies}; expected both 'levels', or neither")
         if self.decode.centre == "offset" and not self.maps.offset:
-            raise ValueError("the centre is read from offsets that the maps do not hold; expected another centre")
+            raise ValueError(
+                "decode.centre is 'offset' and maps.offset False; expected another centre, or maps with offsets"
+            )
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can say it."""
+        """Return the options as nested dicts of values that JSON can represent."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> DetectorOptions:
-        """The options that `to_dict` wrote, be it through JSON, which knows no tuples.
+        """Restore the options from the result of `to_dict`, also after a conversion to JSON and back.
+
+        Args:
+            values: nested dicts; lists become tuples, because JSON has no tuples.
+
+        Returns:
+            The options.
 
         Raises:
-            ValueError: there is a name that no option has, or a value that it cannot have.
+            ValueError: an option is unknown or has an invalid value.
         """
         parts = {"maps": MapOptions, "decode": DecodeOptions, "network": NetworkOptions, "loss": LossOptions}
         try:
             return cls(**{part: parts[part](**_tuples(fields)) for part, fields in values.items()})
         except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"options cannot be read: {error}; expected those of this version") from error
+            raise ValueError(f"options: {error}; expected the options of this version") from error
 
 
 def _tuples(values: dict[str, Any]) -> dict[str, Any]:
-    def plain(value: Any) -> Any:
-        return tuple(plain(one) for one in value) if isinstance(value, list | tuple) else value
+    """Convert lists, at any depth, to tuples."""
 
-    return {name: plain(value) for name, value in values.items()}
+    def convert(value: Any) -> Any:
+        return tuple(map(convert, value)) if isinstance(value, list | tuple) else value
+
+    return {name: convert(value) for name, value in values.items()}
 
 
 @dataclass(frozen=True)
@@ -304,7 +381,7 @@ _THESIS_DECODE = DecodeOptions(
     threshold=0.0,
     overlap=None,
     score=False,
-    cuts=(0.6,),  # the text leaves the level open; higher ones part more and find less
+    cuts=(0.6,),  # not stated in the text; higher thresholds separate more objects and detect fewer
     centre="mean",
     vote="vote",
     box="mean",
@@ -314,7 +391,7 @@ _THESIS_LOSS = LossOptions(
     weights=(1.0, 1.0, 1.0), window=5, energy="levels", box="squared", giou=0.0, by_energy=False, rarest=1.0
 )
 _ORIGINAL = DetectorOptions(
-    replace(_THESIS_MAPS, marker=4.5 / 8.5, overlap="last"),  # markers of 17 and of 9 pixels
+    replace(_THESIS_MAPS, marker=4.5 / 8.5, overlap="last"),  # markers of 17 and 9 pixels
     replace(_THESIS_DECODE, cuts=(1.5 / 19,), least=4, centre="truncated", box="largest"),  # above level 1 of 19
     replace(_THESIS_NETWORK, chained=False),
     replace(_THESIS_LOSS, weights=(2.0, 1.0, 1.0)),
@@ -328,5 +405,15 @@ PRESETS: dict[str, DetectorOptions] = {
 
 
 def preset(name: str) -> DetectorOptions:
-    """The options of that name; a ValueError lists the names there are."""
+    """Return a preset by name.
+
+    Args:
+        name: "default", "thesis" or "original".
+
+    Returns:
+        The options.
+
+    Raises:
+        ValueError: the preset does not exist; the message lists all names.
+    """
     return validation.preset(PRESETS, name)
