@@ -32,7 +32,7 @@ PAGE = with_squares(staff_page(20.0, 800, 600), [(100, 30, 20), (300, 90, 20)])
 
 @pytest.fixture
 def squares(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A detector of squares in place of one from a file."""
+    """Replace the loading of a detector by a detector of squares."""
 
     def load(path: object, device: str, options: InferenceOptions | None = None) -> Detector:
         return Detector(SquareFinder(), options, "cpu")  # type: ignore[arg-type]
@@ -42,7 +42,7 @@ def squares(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def mixed(tmp_path: Path) -> Path:
-    """A folder of good pages and of all that people send."""
+    """Return a folder with valid pages, a corrupt image and one that is too large."""
     folder = tmp_path / "pages"
     (folder / "sub").mkdir(parents=True)
     Image.fromarray(PAGE).save(folder / "a.png")
@@ -54,16 +54,14 @@ def mixed(tmp_path: Path) -> Path:
     return folder
 
 
-def test_pages_of_one_name_are_told_apart_by_their_suffix_then_by_a_number(
-    squares: None, mixed: Path, tmp_path: Path
-) -> None:
+def test_pages_of_the_same_name_get_a_suffix_or_a_number(squares: None, mixed: Path, tmp_path: Path) -> None:
     Image.fromarray(PAGE).save(mixed / "a.jpg")
     run_detection([mixed], tmp_path / "out", draw=False)
     rows = list(csv.DictReader((tmp_path / "out" / "pages.csv").open()))
     assert [row["page"] for row in rows] == ["a", "a_png", "b-1", "b-2", "a_png_2"]
 
 
-def test_pages_are_found_written_and_drawn_and_broken_ones_are_listed(
+def test_detections_are_written_and_drawn_and_corrupt_files_are_listed(
     squares: None, mixed: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
@@ -78,13 +76,13 @@ def test_pages_are_found_written_and_drawn_and_broken_ones_are_listed(
     assert sorted(path.name for path in (out / "drawn").iterdir()) == ["a.png", "a_2.png", "b-1.png", "b-2.png"]
     assert len(json.loads((out / "coco.json").read_text())["annotations"]) == 6
     drawn = cv2.imread(str(out / "drawn" / "a.png"))
-    assert (drawn[..., 0] != drawn[..., 2]).any()  # there is colour on it
+    assert (drawn[..., 0] != drawn[..., 2]).any()  # it contains colours
     report = (out / "report.html").read_text()
     assert "broken.png" in report
     assert json.loads((out / "summary.json").read_text()) == summary
 
 
-def test_every_page_of_a_file_has_a_name_of_its_own_that_leads_back(squares: None, mixed: Path, tmp_path: Path) -> None:
+def test_each_page_of_a_file_has_a_source_that_read_page_accepts(squares: None, mixed: Path, tmp_path: Path) -> None:
     run_detection([mixed], tmp_path / "out")
     names = [image["file_name"] for image in json.loads((tmp_path / "out" / "coco.json").read_text())["images"]]
     assert names == [f"{mixed / 'a.png'}", f"{mixed / 'b.tif'}#1", f"{mixed / 'b.tif'}#2", f"{mixed / 'sub' / 'a.png'}"]
@@ -92,7 +90,7 @@ def test_every_page_of_a_file_has_a_name_of_its_own_that_leads_back(squares: Non
     np.testing.assert_array_equal(read_page(names[1]), PAGE)
 
 
-def test_a_cut_off_tiff_loses_only_what_is_cut_off(squares: None, tmp_path: Path) -> None:
+def test_only_the_missing_pages_of_a_truncated_tiff_are_skipped(squares: None, tmp_path: Path) -> None:
     pages = [Image.fromarray(PAGE)] * 3
     path = tmp_path / "scan.tif"
     pages[0].save(path, save_all=True, append_images=pages[1:])
@@ -101,11 +99,11 @@ def test_a_cut_off_tiff_loses_only_what_is_cut_off(squares: None, tmp_path: Path
     assert (summary["pages"], summary["symbols"]) == (2, 4)
     (skipped,) = summary["skipped"]
     assert skipped["item"] == f"{path}#3"
-    assert str(path) not in skipped["reason"]  # once is enough
+    assert str(path) not in skipped["reason"]  # the item contains it
     assert "\n" not in skipped["reason"]
 
 
-def test_links_that_lead_nowhere_are_listed_as_skipped(squares: None, tmp_path: Path) -> None:
+def test_broken_links_are_skipped(squares: None, tmp_path: Path) -> None:
     Image.fromarray(PAGE).save(tmp_path / "a.png")
     (tmp_path / "b.png").symlink_to(tmp_path / "absent.png")
     (tmp_path / "c.png").symlink_to(tmp_path / "c.png")
@@ -116,23 +114,23 @@ def test_links_that_lead_nowhere_are_listed_as_skipped(squares: None, tmp_path: 
 
 
 class Killed(BaseException):
-    """What nobody catches, as a kill is caught by nobody."""
+    """Exception that no code catches, in place of a signal that kills the process."""
 
 
 @pytest.mark.parametrize("how", [KeyboardInterrupt, Killed])
-def test_a_run_that_was_stopped_goes_on_where_it_was(
+def test_an_interrupted_run_resumes(
     squares: None, mixed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: type[BaseException]
 ) -> None:
     out = tmp_path / "stopped"
-    whole = run_detection([mixed], tmp_path / "whole")
-    see = Detector.detect_prepared
+    expected = run_detection([mixed], tmp_path / "uninterrupted")
+    detect_prepared = Detector.detect_prepared
     calls: list[int] = []
 
     def stopped(self: Detector, prepared: PreparedPage) -> PageDetections:
         calls.append(1)
         if len(calls) == 3:
             raise how
-        return see(self, prepared)
+        return detect_prepared(self, prepared)
 
     monkeypatch.setattr(Detector, "detect_prepared", stopped)
     message = pytest.warns(UserWarning, match="2 pages") if how is KeyboardInterrupt else nullcontext()
@@ -144,12 +142,12 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(
         assert [row["page"] for row in csv.DictReader((out / "pages.csv").open())] == ["a", "b-1"]
         assert len(json.loads((out / "coco.json").read_text())["annotations"]) == 4
         assert json.loads((out / "summary.json").read_text())["complete"] is False
-    assert run_detection([mixed], out) == whole
-    assert len(calls) == 5  # the third and the fourth page alone
+    assert run_detection([mixed], out) == expected
+    assert len(calls) == 5  # of the third and fourth page only
     for name in ("coco.json", "detections.csv"):
-        assert (out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
-    assert {path.name for path in out.iterdir()} == {path.name for path in (tmp_path / "whole").iterdir()}
-    run_detection([mixed], out)  # what is complete is done anew
+        assert (out / name).read_bytes() == (tmp_path / "uninterrupted" / name).read_bytes()
+    assert {path.name for path in out.iterdir()} == {path.name for path in (tmp_path / "uninterrupted").iterdir()}
+    run_detection([mixed], out)  # a complete run is repeated
     assert len(calls) == 9
 
 
@@ -175,7 +173,9 @@ def test_a_run_that_is_interrupted_before_its_first_page_leaves_no_results(
     assert [path.name for path in (tmp_path / "out").iterdir()] == [STATE]
 
 
-def test_words_of_a_page_upside_down_are_read_as_it_was_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_letters_on_a_page_upside_down_are_combined_in_reading_direction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     letters = ("dynamicM", "dynamicF")
     boxes = torch.tensor([[100.0, 50.0, 130.0, 70.0], [131.0, 40.0, 151.0, 75.0]])  # mf
     found = Detections(boxes, torch.tensor([1, 2]), torch.tensor([0.9, 0.8]), letters)
@@ -183,7 +183,7 @@ def test_words_of_a_page_upside_down_are_read_as_it_was_read(tmp_path: Path, mon
     class Fixed(SquareFinder):
         classes = letters
 
-    monkeypatch.setattr(pipeline.Detector, "load", lambda *given: Detector(Fixed(), given[2], "cpu"))  # type: ignore[arg-type]
+    monkeypatch.setattr(pipeline.Detector, "load", lambda *args: Detector(Fixed(), args[2], "cpu"))  # type: ignore[arg-type]
     monkeypatch.setattr(
         Detector,
         "detect_prepared",
@@ -193,23 +193,23 @@ def test_words_of_a_page_upside_down_are_read_as_it_was_read(tmp_path: Path, mon
     run_detection([tmp_path / "a.png"], tmp_path / "out", class_list="v1")
     (row,) = csv.DictReader((tmp_path / "out" / "detections.csv").open())
     assert row["class"] == "dynamicMF"
-    assert [float(row[side]) for side in ("x0", "y0", "x1", "y1")] == [449, 725, 500, 760]
+    assert [float(row[name]) for name in ("x0", "y0", "x1", "y1")] == [449, 725, 500, 760]
 
 
-def test_symbols_without_a_name_in_the_list_are_counted_also_of_pages_done_before(
+def test_unnamed_detections_of_earlier_finished_pages_are_included_in_the_summary(
     squares: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("a", "b"):
         Image.fromarray(PAGE).save(tmp_path / f"{name}.png")
     pages = (tmp_path / "a.png", tmp_path / "b.png")
-    see = Detector.detect_prepared
+    detect_prepared = Detector.detect_prepared
     calls: list[int] = []
 
     def stopped(self: Detector, prepared: PreparedPage) -> PageDetections:
         calls.append(1)
         if len(calls) == 2:
             raise Killed
-        return see(self, prepared)
+        return detect_prepared(self, prepared)
 
     monkeypatch.setattr(Detector, "detect_prepared", stopped)
     with pytest.raises(Killed):
@@ -219,15 +219,15 @@ def test_symbols_without_a_name_in_the_list_are_counted_also_of_pages_done_befor
     assert run_detection(pages, tmp_path / "own")["unnamed"] == 0
 
 
-def test_what_an_earlier_run_drew_is_not_read_again(squares: None, tmp_path: Path) -> None:
+def test_drawings_of_an_earlier_run_are_not_processed(squares: None, tmp_path: Path) -> None:
     Image.fromarray(PAGE).save(tmp_path / "a.png")
     for _ in range(2):
         assert run_detection([tmp_path], tmp_path / "found", draw=True)["pages"] == 1
-    with pytest.raises(ValueError, match="all pages lie in"):
+    with pytest.raises(ValueError, match="found: contains all pages; expected another folder"):
         run_detection([tmp_path / "found" / "drawn"], tmp_path / "found")
 
 
-def test_pages_of_an_earlier_run_do_not_stay_beside_those_of_this_one(squares: None, tmp_path: Path) -> None:
+def test_files_of_an_earlier_run_are_deleted(squares: None, tmp_path: Path) -> None:
     for name in ("a", "b"):
         Image.fromarray(PAGE).save(tmp_path / f"{name}.png")
         run_detection([tmp_path / f"{name}.png"], tmp_path / "found")
@@ -235,7 +235,7 @@ def test_pages_of_an_earlier_run_do_not_stay_beside_those_of_this_one(squares: N
     assert [path.stem for path in (tmp_path / "found" / "xml").iterdir()] == ["b"]
 
 
-def test_files_of_others_stay_beside_those_of_a_run(squares: None, tmp_path: Path) -> None:
+def test_other_files_in_the_output_folder_are_not_deleted(squares: None, tmp_path: Path) -> None:
     Image.fromarray(PAGE).save(tmp_path / "a.png")
     out = tmp_path / "found"
     run_detection([tmp_path / "a.png"], out)
@@ -248,31 +248,31 @@ def test_files_of_others_stay_beside_those_of_a_run(squares: None, tmp_path: Pat
     assert sorted(path.name for path in out.glob("[dx]*/*")) == ["a.xml", "mine.png", "mine.xml"]
 
 
-def test_no_drawings_if_none_are_wanted(squares: None, tmp_path: Path) -> None:
+def test_drawings_are_optional(squares: None, tmp_path: Path) -> None:
     Image.fromarray(PAGE).save(tmp_path / "a.png")
     run_detection([tmp_path / "a.png"], tmp_path / "found", draw=False)
     assert not (tmp_path / "found" / "drawn").exists()
 
 
-def test_a_file_is_no_place_to_write_to(tmp_path: Path) -> None:
+def test_a_file_as_output_folder_raises(tmp_path: Path) -> None:
     (tmp_path / "out").touch()
     with pytest.raises(ValueError, match="is a file; expected a folder"):
         run_detection([tmp_path], tmp_path / "out")
 
 
-def test_category_ids_are_those_of_the_list() -> None:
+def test_category_ids_are_the_numbers_of_the_class_list() -> None:
     assert category_ids("own", ("x", "y")) == {"x": 1, "y": 2}
     assert category_ids("extended", ("x",)) == EXTENDED_IDS
 
 
-def test_a_data_set_is_evaluated_in_its_own_classes(tmp_path: Path) -> None:
+def test_a_detector_with_other_classes_is_evaluated_with_its_own_list(tmp_path: Path) -> None:
     torch.manual_seed(0)
     options = DetectorOptions(network=NetworkOptions(widths=(8, 8), blocks=(1, 1), upwards=(8, 8), hidden=8))
     classes = ("noteheadBlackOnLine", "restQuarter", "flag8thUp", "staff")
     save_detector(WatershedDetector(classes, options), tmp_path / "m.safetensors")
     data = some_pages(tmp_path / "data", test=3)
     evaluate = partial(evaluate_dataset, str(data), model=str(tmp_path / "m.safetensors"), max_pages=2, device="cpu")
-    with pytest.raises(ValueError, match="data: holds the pages; expected another folder to write to"):
+    with pytest.raises(ValueError, match="data: contains the pages; expected another folder"):
         evaluate(out=data)
     evaluation = evaluate(out=tmp_path / "out")
     assert evaluation.class_list == "own"

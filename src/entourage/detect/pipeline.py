@@ -1,7 +1,4 @@
-"""Pages one after another: read, measured ahead of the network, and looked at; one that fails stops no other.
-
-The whole way of the verb: read, represent, decide, relate, show. How a detector comes to be is in `teach`.
-"""
+"""Detection on files of pages and evaluation on data sets: the commands `detect run` and `detect eval`."""
 
 from __future__ import annotations
 
@@ -56,13 +53,16 @@ Skip = Callable[[str, Exception], None]
 def detect_files(
     detector: Detector, records: PageRecords, skip: Skip, advance: Callable[[int], None]
 ) -> Iterator[tuple[Path, RawPage, PageDetections]]:
-    """The pages of a records's files that are not done yet, and what is on them.
+    """Detect the objects on all pages that are not finished; threads read and scale pages ahead of a GPU.
 
     Args:
-        detector: finds it. Threads measure and scale ahead of a GPU.
-        records: says which files, and what of them is done.
-        skip: is told of a file or page that cannot be read, and why.
-        advance: is told of every file whose pages have all been read.
+        detector: the detector.
+        records: files of the run and their finished pages.
+        skip: called with the name of each file or page that cannot be processed, and the error.
+        advance: called with 1 for each file whose pages have all been read.
+
+    Yields:
+        The file, the page and its detections.
     """
 
     def prepare(page: tuple[Path, RawPage]) -> tuple[Path, RawPage, PreparedPage | Exception]:
@@ -84,12 +84,13 @@ def detect_files(
 def _unfinished_pages(
     records: PageRecords, skip: Skip, advance: Callable[[int], None]
 ) -> Iterator[tuple[Path, RawPage]]:
+    """Read the pages that are not finished; arguments as for `detect_files`."""
     for file in records.files:
         done = records.done(file)
         try:
             for raw_page in () if None in done else read_pages(file, {number for number in done if number}):
                 if isinstance(raw_page, UnreadableImageError):
-                    skip(raw_page.path, raw_page)  # with the number of the page
+                    skip(raw_page.path, raw_page)  # the path contains the number of the page
                 else:
                     yield file, raw_page
         except _PAGE_ERRORS as error:
@@ -120,27 +121,27 @@ def run_detection(
     the same arguments; after an interrupt from the keyboard the files contain the pages that are complete.
 
     Args:
-        sources: images, PDF files and folders of such.
+        sources: images, PDF files and folders of these.
         out: the folder to write to.
-        model: a file, or the name of a shipped detector; None: the default detector.
+        model: a file, or the name of an included detector; None: the default detector.
         class_list: class list of the results; "own": the classes of the detector.
         threshold: minimum score of the detections that are written.
         interline: pixels between staff lines if known and the same on all pages; None: estimated.
         draw: whether pages are drawn with their detections.
-        device: where to compute.
+        device: "auto", "cpu", "cuda" or another torch device.
         progress: show a bar; None: only on a terminal.
 
     Returns:
         The summary, as in `summary.json`.
 
     Raises:
-        ValueError: there is no page or no such detector, or `out` cannot be written to.
+        ValueError: there is no page, the detector does not exist, or `out` is not writable.
     """
     check_outputs(out, command=COMMAND)
     existing, skipped = _existing(sources)
-    files = [file for file in list_pages(existing) if not _lies_in(out, file)]  # not those of an earlier run
+    files = [file for file in list_pages(existing) if not _lies_in(out, file)]  # without those of an earlier run
     if not files:
-        raise ValueError(f"all pages lie in {out}, where results go; expected another folder to write to")
+        raise ValueError(f"{out}: contains all pages; expected another folder to write to")
     detector = Detector.load(model, device, InferenceOptions(threshold=threshold, interline=interline))
     ids = category_ids(class_list, detector.classes)
     inputs = {"threshold": threshold, "interline": interline, "draw": draw}
@@ -187,26 +188,26 @@ def evaluate_dataset(
         data: a data set with annotations, as for `read_ground_truth`.
         split: "train", "val" or "test"; None: all pages.
         class_list: the class list; None: "v1" if the detector has the classes `DETECTOR_CLASSES`, else "own".
-        model: a file, or the name of a shipped detector; None: the default detector.
+        model: a file, or the name of an included detector; None: the default detector.
         max_pages: maximum number of pages, spread evenly over the split; None: all.
         out: folder for `evaluation.json` and `report.html`; None: nothing is written.
-        device: where to compute.
+        device: "auto", "cpu", "cuda" or another torch device.
         progress: show a bar; None: only on a terminal.
 
     Returns:
         The evaluation.
 
     Raises:
-        ValueError: there is no such data set, split or detector, or no page has an object of the class list.
+        ValueError: the data set, split or detector does not exist, or no page has an object of the class list.
     """
     if out is not None:
-        check_outputs(out, command="detect eval")  # not among the results of a run...
-        if out.resolve() == Path(data).resolve():  # ...nor among pages
-            raise ValueError(f"{out}: holds the pages; expected another folder to write to")
+        check_outputs(out, command="detect eval")
+        if out.resolve() == Path(data).resolve():
+            raise ValueError(f"{out}: contains the pages; expected another folder to write to")
     try:
         pages = read_ground_truth(data, split)
     except NoPagesError as error:
-        hint = "" if split is None else "; --split all takes all there are"
+        hint = "" if split is None else "; --split all evaluates all pages"
         raise NoPagesError(f"{error}{hint}") from error
     pages = pages if max_pages is None else subsample_evenly(pages, max_pages)
     detector = Detector.load(model, device)
@@ -222,7 +223,7 @@ def evaluate_dataset(
 
 
 def category_ids(class_list: ClassList, detector_classes: tuple[str, ...]) -> dict[str, int]:
-    """Return the names of a class list with their numbers; those of the list "own" are positions, from 1."""
+    """Return the names of a class list and their numbers; numbers of the list "own" are positions from 1."""
     if class_list == "own":
         return {name: number for number, name in enumerate(detector_classes, start=1)}
     return class_ids(class_list)
@@ -295,7 +296,10 @@ def _write_results(
 
 
 def _existing(sources: Sequence[Path]) -> tuple[list[Path], list[tuple[str, str]]]:
-    """The sources that are there, and those that are not with the reason; all, if none is, for whoever lists them."""
+    """Split the sources into existing ones and missing ones with the reason.
+
+    If all are missing, all are returned as existing, so that `list_pages` raises an error.
+    """
     missing = [source for source in sources if not source.exists()]
     if len(missing) == len(sources):
         return list(sources), []
@@ -307,7 +311,7 @@ def _lies_in(folder: Path, file: Path) -> bool:
 
 
 def _unique_name(name: str, file: Path, files: Sequence[Path], names: set[str]) -> str:
-    """The name; if another page has it already, with the suffix that tells its file from others, or with a number."""
+    """Return a name that is not in `names`, with the suffix of the file or a number if necessary, and add it."""
     chosen, number = name, 1
     if name in names and any(one.stem == file.stem and one.suffix != file.suffix for one in files):
         name = chosen = f"{name}_{file.suffix.lower().removeprefix('.')}"

@@ -1,4 +1,4 @@
-"""What people see: pages with boxes drawn on them, and the report of a run."""
+"""Drawings of detections on pages, and the HTML report of a run."""
 
 from __future__ import annotations
 
@@ -18,111 +18,124 @@ from entourage.report.page import Block, Section, pluralize
 GrayImage = NDArray[np.uint8]
 ColorImage = NDArray[np.uint8]
 
-DISPLAY_THRESHOLD = 0.3  # least score of what is shown to people
+DISPLAY_THRESHOLD = 0.3  # default minimum score of detections in files and drawings
 RED = (0, 0, 220)  # in BGR
-MAX_FIGURES = 12  # in a report
-MAX_ROWS = 2000  # of pages in a report
-_WIDTH = 1200  # pixels of a picture in a report
-_UNFRAMED = ("staff", "staffLine", "staffSpace")  # as wide as the page
-# Without a word: so many, or so large, that words would hide the page.
+MAX_FIGURES = 12  # drawn pages in a report
+MAX_ROWS = 2000  # rows of the table of pages in a report
+_WIDTH = 1200  # maximum width, in pixels, of a drawn page in a report
+_UNFRAMED = ("staff", "staffLine", "staffSpace")  # drawn without frames, because they are as wide as the page
+# Prefixes of classes that are drawn without names, because they are too frequent or too large.
 _UNLABELLED = ("stem", "legerLine", "beam", "staff", "slur", "tie", "notehead", "augmentationDot")
 
 
-def draw_detections(image: GrayImage, found: Detections, *, words: bool = True) -> ColorImage:
-    """The page in BGR, shape (h, w, 3), with frames around what was found but staves and their lines, strong if sure.
+def draw_detections(image: GrayImage, detections: Detections, *, labels: bool = True) -> ColorImage:
+    """Draw the boxes of detections on a page; the lower the score, the paler the colour.
+
+    Staves and their lines are not drawn.
 
     Args:
-        image: grey, shape (h, w).
-        found: in pixels of the image.
-        words: write the class above the frames, but for noteheads, stems, beams, ledger lines, slurs, ties and
-            augmentation dots.
+        image: grayscale, shape (h, w).
+        detections: objects, in pixels of the image.
+        labels: write class names above the boxes, except for frequent and large symbols: noteheads, stems, beams,
+            ledger lines, slurs, ties and augmentation dots.
+
+    Returns:
+        The drawing in BGR, shape (h, w, 3).
     """
     drawn = np.asarray(cv2.cvtColor(image, cv2.COLOR_GRAY2BGR), dtype=np.uint8)
-    thick = _thickness(image.shape)
-    corners = np.round(found.boxes.numpy()).astype(int)
+    thickness = _line_thickness(image.shape)
+    corners = np.round(detections.boxes.numpy()).astype(int)
     for name, label, score, box in zip(
-        found.names, found.labels.tolist(), found.scores.tolist(), corners.tolist(), strict=True
+        detections.names, detections.labels.tolist(), detections.scores.tolist(), corners.tolist(), strict=True
     ):
         if name in _UNFRAMED:
             continue
         colour = class_colour(label, 0.45 + 0.55 * score)
         x0, y0, x1, y1 = box
-        cv2.rectangle(drawn, (x0, y0), (x1 - 1, y1 - 1), colour, thick)
-        if words and not name.startswith(_UNLABELLED):
-            _write(drawn, name, (x0, y0 - 2), colour, thick)
+        cv2.rectangle(drawn, (x0, y0), (x1 - 1, y1 - 1), colour, thickness)
+        if labels and not name.startswith(_UNLABELLED):
+            _write_text(drawn, name, (x0, y0 - 2), colour, thickness)
     return drawn
 
 
-def draw_missed(drawn: ColorImage, lost: Detections) -> ColorImage:
-    """A drawn page with red frames, thick ones, around what was not found on it, each with its name."""
+def draw_missed(drawn: ColorImage, missed: Detections) -> ColorImage:
+    """Return a copy of a drawn page with thick red frames around missed objects, with their class names."""
     marked = drawn.copy()
-    thick = _thickness(drawn.shape)
-    for name, box in zip(lost.names, np.round(lost.boxes.numpy()).astype(int).tolist(), strict=True):
+    thickness = _line_thickness(drawn.shape)
+    for name, box in zip(missed.names, np.round(missed.boxes.numpy()).astype(int).tolist(), strict=True):
         x0, y0, x1, y1 = box
-        cv2.rectangle(marked, (x0 - thick, y0 - thick), (x1 + thick - 1, y1 + thick - 1), RED, 2 * thick)
-        _write(marked, name, (x0, y1 + 12 * thick), RED, thick)  # below, where no other name is
+        first, last = (x0 - thickness, y0 - thickness), (x1 + thickness - 1, y1 + thickness - 1)
+        cv2.rectangle(marked, first, last, RED, 2 * thickness)
+        _write_text(marked, name, (x0, y1 + 12 * thickness), RED, thickness)  # names of detections are above boxes
     return marked
 
 
-def _thickness(shape: Sequence[int]) -> int:
-    """Of lines, in pixels, on a page of that shape."""
+def _line_thickness(shape: Sequence[int]) -> int:
+    """Return the thickness of frames, in pixels, on a page of this shape."""
     return max(1, round(max(shape) / 2500))
 
 
-def _write(drawn: ColorImage, name: str, place: tuple[int, int], colour: tuple[int, int, int], thick: int) -> None:
-    cv2.putText(drawn, name, place, cv2.FONT_HERSHEY_SIMPLEX, 0.32 * thick, colour, thick, cv2.LINE_AA)
+def _write_text(
+    drawn: ColorImage, text: str, position: tuple[int, int], colour: tuple[int, int, int], thickness: int
+) -> None:
+    cv2.putText(drawn, text, position, cv2.FONT_HERSHEY_SIMPLEX, 0.32 * thickness, colour, thickness, cv2.LINE_AA)
 
 
 def class_colour(label: int, strength: float = 1.0) -> tuple[int, int, int]:
-    """A colour for each class, far from those of its neighbours in the list, in BGR; weak ones are pale."""
+    """Return the colour of a class, in BGR; adjacent labels have distinct hues.
+
+    Args:
+        label: the label, from 1.
+        strength: saturation, from 0 to 1; low values are pale.
+    """
     red, green, blue = colorsys.hsv_to_rgb((label * 0.618034) % 1.0, 0.9 * strength, 0.75 + 0.2 * (1 - strength))
     return int(255 * blue), int(255 * green), int(255 * red)
 
 
 def page_figure(drawn: ColorImage, width: int = _WIDTH) -> str:
-    """A drawn page as an `<svg>` element that holds an image of at most that width."""
+    """Return a drawn page as an `<svg>` element with an image of at most this width."""
     scale = min(1.0, width / drawn.shape[1])
     small = cv2.resize(drawn, scaled_size(drawn.shape, scale), interpolation=cv2.INTER_AREA) if scale < 1 else drawn
-    height, wide = small.shape[:2]
-    packed = cv2.imencode(".jpg", small, [cv2.IMWRITE_JPEG_QUALITY, 85])[1]
-    return raster_figure(packed.tobytes(), "jpeg", wide, height)
+    jpeg = cv2.imencode(".jpg", small, [cv2.IMWRITE_JPEG_QUALITY, 85])[1]
+    return raster_figure(jpeg.tobytes(), "jpeg", small.shape[1], small.shape[0])
 
 
 def run_sections(
     rows: Sequence[Sequence[str]],
     counts: Counter[str],
-    pictures: Sequence[tuple[str, str]],
+    figures: Sequence[tuple[str, str]],
     skipped: Sequence[tuple[str, str]],
 ) -> list[Section]:
-    """The sections of the report on a run.
+    """Return the sections of the report of a run.
 
     Args:
-        rows: of pages, the first being the header.
-        counts: how many of each class were found.
-        pictures: names and `<svg>` elements of the first pages.
-        skipped: names and reasons of what could not be read.
+        rows: table of the pages, with its header as the first row.
+        counts: number of detections of each class.
+        figures: names and `<svg>` elements of the first pages.
+        skipped: names of files and pages that could not be processed, with the reasons.
     """
     total = sum(counts.values())
     more = f" The first {MAX_ROWS} are listed; pages.csv has all." if len(rows) > MAX_ROWS + 1 else ""
     lead = f"{pluralize(len(rows) - 1, 'pages')}, {pluralize(total, 'symbols')} of {len(counts)} classes.{more}"
-    found = [("class", "symbols"), *((name, str(n)) for name, n in counts.most_common())]
+    classes = [("class", "symbols"), *((name, str(n)) for name, n in counts.most_common())]
     sections = [Section("Pages", lead, wide=[Block(table=rows[: MAX_ROWS + 1])])]
     if skipped:
         table = [("file", "reason"), *skipped]
-        sections.append(Section("Skipped", "These could not be read.", wide=[Block(table=table)]))
-    if pictures:
-        sections.append(detections_section(pictures))
+        sections.append(Section("Skipped", "These files and pages could not be processed.", wide=[Block(table=table)]))
+    if figures:
+        sections.append(detections_section(figures))
     if counts:
-        sections.append(Section("Classes", "", wide=[Block(table=found)]))
+        sections.append(Section("Classes", "", wide=[Block(table=classes)]))
     return sections
 
 
-def detections_section(pictures: Sequence[tuple[str, str]], more: str = "") -> Section:
-    """The section that shows pages.
+def detections_section(figures: Sequence[tuple[str, str]], note: str = "") -> Section:
+    """Return the section of a report that shows drawn pages.
 
     Args:
-        pictures: names of pages and `<svg>` elements.
-        more: what else to say of the frames.
+        figures: names of pages and `<svg>` elements.
+        note: appended to the description of the frames.
     """
-    lead = f"A colour a class; doubtful ones are pale. Staves have no frame, common classes no name.{more}"
-    return Section("What was found", lead, wide=[Block(name, figure=figure) for name, figure in pictures])
+    lead = "Each class has a colour; the lower the score, the paler it is. Staves have no frames, and frequent classes "
+    lead += f"no names.{note}"
+    return Section("Detections", lead, wide=[Block(name, figure=figure) for name, figure in figures])

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import importlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from entourage.detect.detections import DETECTOR_CLASSES, Detections
+from entourage.detect.evaluation import page_evaluation as module
 from entourage.detect.evaluation.ground_truth import GroundTruthPage
 from entourage.detect.evaluation.page_evaluation import (
     detect_pages,
@@ -37,21 +37,21 @@ PAGE = GroundTruthPage(
 )
 
 
-class Oracle:
-    """Finds what its answer says, whatever it is shown."""
+class FixedDetector:
+    """Detector that returns the same detections for every image."""
 
-    def __init__(self, answer: Detections) -> None:
-        self.answer = answer
-        self.classes = answer.classes
+    def __init__(self, detections: Detections) -> None:
+        self.detections = detections
+        self.classes = detections.classes
 
     def detect(self, image: NDArray[np.uint8]) -> Detections:
         assert image.shape == (100, 200)
-        return self.answer
+        return self.detections
 
 
 @pytest.fixture
-def oracle() -> Oracle:
-    return Oracle(ground_truth_detections(PAGE, "own", DETECTOR_CLASSES))
+def oracle() -> FixedDetector:
+    return FixedDetector(ground_truth_detections(PAGE, "own", DETECTOR_CLASSES))
 
 
 @pytest.mark.parametrize(
@@ -63,32 +63,33 @@ def oracle() -> Oracle:
         ("own", ["stem", "dynamicM", "dynamicF", "gClefChange"]),
     ],
 )
-def test_perfect_answers_score_100_in_every_list(oracle: Oracle, class_list: str, names: list[str]) -> None:
+def test_perfect_detections_have_map_1_in_every_list(oracle: FixedDetector, class_list: str, names: list[str]) -> None:
     evaluation = evaluate(oracle, [PAGE], class_list)  # type: ignore[arg-type]
     assert sorted(evaluation.scores.classes) == sorted(names)
     assert evaluation.scores.means()["mAP"] == pytest.approx(1.0)
-    assert evaluation.objects == len(names)  # the two stems in one place are one
+    assert evaluation.objects == len(names)  # the two stems with the same box are one object
     assert evaluation.seconds > 0
 
 
-def test_pages_of_muscima_are_judged_by_their_own_names() -> None:
+def test_pages_of_muscima_are_evaluated_with_their_classes() -> None:
     boxes = np.array([[10, 10, 30, 40], [50, 10, 52, 60]], dtype=np.float32)
     page = GroundTruthPage("hand", Path("hand.png"), 20.0, ["clefG", "stem"], ["", ""], ["", ""], boxes, PAPER)
     assert ground_truth_detections(page, "muscima").names == ["clefG", "stem"]
-    detector = Oracle(ground_truth_detections(page, "own", DETECTOR_CLASSES))
+    detector = FixedDetector(ground_truth_detections(page, "own", DETECTOR_CLASSES))
     assert evaluate(detector, [page], "muscima").scores.means()["mAP"] == pytest.approx(1.0)
 
 
-def test_what_is_missed_costs(oracle: Oracle) -> None:
-    oracle.answer = oracle.answer.select(torch.tensor([name != "gClefChange" for name in oracle.answer.names]))
+def test_missed_objects_reduce_map(oracle: FixedDetector) -> None:
+    without_clef = torch.tensor([name != "gClefChange" for name in oracle.detections.names])
+    oracle.detections = oracle.detections.select(without_clef)
     assert evaluate(oracle, [PAGE], "v1").scores.means()["mAP"] == pytest.approx(0.5)
 
 
-def test_no_pages_and_pages_without_truth_are_named(oracle: Oracle) -> None:
-    with pytest.raises(ValueError, match="no page to evaluate"):
+def test_no_pages_and_pages_without_objects_raise(oracle: FixedDetector) -> None:
+    with pytest.raises(ValueError, match="pages: is empty; expected"):
         evaluate(oracle, [])
     empty = GroundTruthPage("bare", Path("bare.png"), 20.0, [], [], [], np.zeros((0, 4), dtype=np.float32), PAPER)
-    with pytest.raises(ValueError, match=r"^the 1 page holds nothing of the list 'v1'; expected annotated pages$"):
+    with pytest.raises(ValueError, match=r"^class_list is 'v1', .* 1 page; expected annotated pages$"):
         evaluate(oracle, [empty])
 
 
@@ -99,16 +100,16 @@ def test_no_pages_and_pages_without_truth_are_named(oracle: Oracle) -> None:
         (["stem", "stem"], ["stem", "stem"], "--class-list extended or --class-list muscima or --class-list own"),
     ],
 )
-def test_pages_with_nothing_of_a_list_tell_what_they_hold(
-    oracle: Oracle, labels: list[str | None], extended: list[str], hint: str
+def test_pages_without_objects_of_a_list_raise_with_the_lists_they_have(
+    oracle: FixedDetector, labels: list[str | None], extended: list[str], hint: str
 ) -> None:
     boxes = np.array([[10, 10, 30, 40], [50, 10, 52, 60]], dtype=np.float32)
     page = GroundTruthPage("hand", Path("hand.png"), 20.0, labels, ["", ""], extended, boxes, PAPER)
-    with pytest.raises(ValueError, match=f"^the 2 pages hold nothing of the list 'v1'; expected {hint}$"):
+    with pytest.raises(ValueError, match=f"^class_list is 'v1', .* 2 pages; expected {hint}$"):
         evaluate(oracle, [page, page])
 
 
-def test_written_figures_are_those_of_the_evaluation(oracle: Oracle, tmp_path: Path) -> None:
+def test_evaluation_is_written(oracle: FixedDetector, tmp_path: Path) -> None:
     evaluation = evaluate(oracle, [PAGE, PAGE], "v1")
     write_evaluation(tmp_path / "out", evaluation, "A <title>")
     read = json.loads((tmp_path / "out" / "evaluation.json").read_text())
@@ -123,17 +124,16 @@ def test_written_figures_are_those_of_the_evaluation(oracle: Oracle, tmp_path: P
     assert "dynamicMF" in page
 
 
-def test_pages_are_drawn_with_what_was_missed(oracle: Oracle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lost: list[list[str]] = []
-    evaluate_module = importlib.import_module(
-        "entourage.detect.evaluation.page_evaluation"
-    )  # the function has this name too
-    monkeypatch.setattr(evaluate_module, "draw_missed", lambda drawn, missed: lost.append(missed.names) or drawn)
-    monkeypatch.setattr(evaluate_module, "MAX_FIGURES", 2)
-    half = replace(oracle.answer, scores=torch.tensor([1.0, 1.0, 0.1, 1.0, 1.0]))  # not sure of the clef
-    seen = detect_pages(Oracle(half), [PAGE, PAGE, PAGE])
-    pictures = page_figures(seen, [PAGE, PAGE, PAGE], "extended")
-    assert lost == [["clefG"], ["clefG"]]
-    assert [name for name, _ in pictures] == ["one", "one"]
-    write_evaluation(tmp_path, evaluate(oracle, [PAGE]), "Drawn", pictures)
+def test_pages_are_drawn_with_missed_objects(
+    oracle: FixedDetector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missed_names: list[list[str]] = []
+    monkeypatch.setattr(module, "draw_missed", lambda drawn, missed: missed_names.append(missed.names) or drawn)
+    monkeypatch.setattr(module, "MAX_FIGURES", 2)
+    low_clef = replace(oracle.detections, scores=torch.tensor([1.0, 1.0, 0.1, 1.0, 1.0]))
+    predictions = detect_pages(FixedDetector(low_clef), [PAGE, PAGE, PAGE])
+    figures = page_figures(predictions, [PAGE, PAGE, PAGE], "extended")
+    assert missed_names == [["clefG"], ["clefG"]]
+    assert [name for name, _ in figures] == ["one", "one"]
+    write_evaluation(tmp_path, evaluate(oracle, [PAGE]), "Drawn", figures)
     assert (tmp_path / "report.html").read_text().count("<image ") == 2

@@ -1,4 +1,4 @@
-"""Pages with their symbols, as training and evaluation need them, from every kind of data set that holds such pages."""
+"""Annotated pages for training and evaluation, from `entourage engrave`, MUSCIMA++ and DeepScoresV2."""
 
 from __future__ import annotations
 
@@ -37,19 +37,20 @@ _COLUMNS = ["page", "label", "v1", "split", *_CORNERS]
 
 @dataclass(frozen=True)
 class GroundTruthPage:
-    """A page and what is on it.
+    """A page with its annotations.
 
     Attributes:
-        name: of the page.
-        path: the image, or the archive that it is in.
+        name: name of the page.
+        path: the image, or the archive that contains it.
         interline: pixels between staff lines.
-        labels: the network class of each symbol, or None where the network has none for it.
+        labels: class of each symbol in `DETECTOR_CLASSES`, or the class of MUSCIMA++; None: the detector has no such
+            class.
         v1: its class in V1, or "".
         extended: its class in the extended list, or "".
         boxes: float32, shape (n, 4): x0, y0, x1, y1 in pixels of the image.
-        packed: the image file itself, where it came out of an archive with the annotations.
-        member: its name in the archive, where it is unpacked when it is asked for.
-        inverted: whether ink is light in the image.
+        packed: content of the image file, if it was read from an archive together with the annotations.
+        member: name of the image in the archive `path`, if it is read on demand.
+        inverted: whether the image has light ink on a dark background.
     """
 
     name: str
@@ -64,48 +65,48 @@ class GroundTruthPage:
     inverted: bool = False
 
     def image(self) -> NDArray[np.uint8]:
-        """The page in grey, dark ink on light paper, shape (h, w).
+        """Read the page as grayscale, dark ink on light paper, shape (h, w).
 
         Raises:
-            ValueError: there is no such image, or it cannot be read.
+            ValueError: the image is missing or cannot be read.
         """
         packed = self.packed if self.member is None else read_member(self.path, self.member)
         if packed:
-            found = cv2.imdecode(np.frombuffer(packed, np.uint8), cv2.IMREAD_GRAYSCALE)
+            decoded = cv2.imdecode(np.frombuffer(packed, np.uint8), cv2.IMREAD_GRAYSCALE)
         else:
-            found = cv2.imread(str(self.path), cv2.IMREAD_GRAYSCALE)
-        if found is None:
-            raise ValueError(f"{self.path}: the image of page {self.name} cannot be read")
-        grey = np.asarray(found, dtype=np.uint8)
-        return 255 - grey if self.inverted else grey
+            decoded = cv2.imread(str(self.path), cv2.IMREAD_GRAYSCALE)
+        if decoded is None:
+            raise ValueError(f"{self.path}: the image of page {self.name} cannot be read; expected an image")
+        image = np.asarray(decoded, dtype=np.uint8)
+        return 255 - image if self.inverted else image
 
 
 class NoPagesError(ValueError):
-    """A data set has no page of the split that is asked for."""
+    """Error for a data set without pages of the requested split."""
 
 
-def subsample_evenly(pages: Sequence[GroundTruthPage], most: int) -> list[GroundTruthPage]:
-    """At most so many pages, evenly from all."""
-    if len(pages) <= most:
+def subsample_evenly(pages: Sequence[GroundTruthPage], max_pages: int) -> list[GroundTruthPage]:
+    """Return at most `max_pages` pages at equal distances in the list."""
+    if len(pages) <= max_pages:
         return list(pages)
-    return [pages[row] for row in np.linspace(0, len(pages) - 1, most).round().astype(int)]
+    return [pages[row] for row in np.linspace(0, len(pages) - 1, max_pages).round().astype(int)]
 
 
 def read_ground_truth(folder: str | Path, split: str | None = None) -> list[GroundTruthPage]:
-    """Reads the pages of a data set.
+    """Read the pages of a data set with their annotations.
 
     Args:
-        folder: a folder that `entourage engrave` has made; "muscima" for MUSCIMA++ wherever ENTOURAGE_DATA points, or
-            its folder or archive; or a DeepScoresV2 archive or folder.
-        split: "train", "val" or "test"; None for all pages. DeepScoresV2 has it in the names of
-            its tables (deepscores_train.json); a sample has none there, all of it is "test".
+        folder: a folder that `entourage engrave` wrote; "muscima", for MUSCIMA++ in the folder ENTOURAGE_DATA, or its
+            own folder or archive; or a folder or archive of DeepScoresV2.
+        split: "train", "val" or "test"; None: all pages. The names of the tables of DeepScoresV2 contain the split, as
+            in deepscores_train.json; pages of a table without one, as in a sample, are "test".
 
     Returns:
-        The pages by name, in order. Symbols of the same class with the same box (unisons) appear once.
+        The pages, sorted by name. Symbols of the same class with the same box, such as unisons, appear once.
 
     Raises:
-        NoPagesError: a ValueError; it has no page of that split.
-        ValueError: one line: what is wrong with the data set.
+        NoPagesError: a ValueError; the data set has no page of the split.
+        ValueError: the data set is missing or damaged.
     """
     if split is not None:
         check_choice("split", split, SPLITS)
@@ -113,37 +114,37 @@ def read_ground_truth(folder: str | Path, split: str | None = None) -> list[Grou
     if str(folder) == "muscima":
         pages = [_muscima_page(page) for page in read_muscima(find_muscima()) if split in (None, page.split)]
     elif (path / "symbols.parquet").is_file():
-        pages = _engraved(path, split)
+        pages = _read_engraved(path, split)
     elif holds_muscima(path):
         pages = [_muscima_page(page) for page in read_muscima(path) if split in (None, page.split)]
     elif holds_deepscores(path):
         pages = [_deepscores_page(page) for page in read_deepscores(path, split)]
     else:
-        raise ValueError(f"{path}: no data set; expected symbols.parquet, MUSCIMA++ or DeepScoresV2 there")
+        raise ValueError(f"{path}: not a data set; expected a folder with symbols.parquet, MUSCIMA++ or DeepScoresV2")
     if not pages:
-        raise NoPagesError(
-            f"{path}: has no page{'' if split is None else f' of the split {split!r}'}{_available_splits(path)}"
-        )
+        of_split = "" if split is None else f" of the split {split!r}"
+        raise NoPagesError(f"{path}: contains no page{of_split}{_available_splits(path)}")
     return pages
 
 
 def _available_splits(path: Path) -> str:
-    """What is to be said of the splits that a data set has."""
+    """Return the end of an error message with the splits that a data set contains."""
     if str(path) == "muscima":
-        found = {page.split for page in read_muscima(find_muscima())}
+        available = {page.split for page in read_muscima(find_muscima())}
     elif (path / "symbols.parquet").is_file():
         with parquet_errors(path / "symbols.parquet", "entourage engrave"):
-            found = set(pq.read_table(path / "symbols.parquet", columns=["split"])["split"].unique().to_pylist())
+            table = pq.read_table(path / "symbols.parquet", columns=["split"])
+            available = set(table["split"].unique().to_pylist())
     elif holds_muscima(path):
-        found = {page.split for page in read_muscima(path)}
+        available = {page.split for page in read_muscima(path)}
     else:
-        found = deepscores_splits(path)
-    splits = [repr(split) for split in SPLITS if split in found]
-    return f"; its pages are of {' and '.join(splits)}" if splits else ""
+        available = deepscores_splits(path)
+    splits = [repr(split) for split in SPLITS if split in available]
+    return f"; expected {' or '.join(splits)}" if splits else ""
 
 
 def class_names(pages: Sequence[GroundTruthPage]) -> tuple[str, ...]:
-    """The classes of the pages' symbols, in alphabetical order."""
+    """Return the names of all classes on the pages, in alphabetical order."""
     return tuple(sorted({label for page in pages for label in page.labels if label is not None}))
 
 
@@ -158,46 +159,58 @@ def make_page(
     member: str | None = None,
     inverted: bool = False,
 ) -> GroundTruthPage:
-    """A page from its symbols (label, v1, extended) and their boxes, without those that are there twice."""
-    plain = np.asarray(boxes, dtype=np.float32).reshape(-1, 4)
-    keys = [(*symbol, *box) for symbol, box in zip(symbols, plain.tolist(), strict=True)]
-    rows = sorted({key: row for row, key in reversed(list(enumerate(keys)))}.values())  # the first of each
+    """Make a page without duplicate symbols.
+
+    Args:
+        name, path, interline, packed, member, inverted: as in `GroundTruthPage`.
+        symbols: "labels", "v1" and "extended" of each symbol.
+        boxes: shape (n, 4).
+
+    Returns:
+        The page; of symbols with the same names and box, it contains the first.
+    """
+    coordinates = np.asarray(boxes, dtype=np.float32).reshape(-1, 4)
+    keys = [(*symbol, *box) for symbol, box in zip(symbols, coordinates.tolist(), strict=True)]
+    rows = sorted({key: row for row, key in reversed(list(enumerate(keys)))}.values())  # first occurrences
     labels, v1, extended = ([symbols[row][column] for row in rows] for column in range(3))
-    return GroundTruthPage(name, path, interline, labels, v1, extended, plain[rows], packed, member, inverted)  # type: ignore[arg-type]
+    return GroundTruthPage(name, path, interline, labels, v1, extended, coordinates[rows], packed, member, inverted)  # type: ignore[arg-type]
 
 
-def _engraved(folder: Path, split: str | None) -> list[GroundTruthPage]:
-    """Pages of a folder that `entourage engrave` has made."""
+def _read_engraved(folder: Path, split: str | None) -> list[GroundTruthPage]:
+    """Read the pages of a folder that `entourage engrave` wrote, sorted by name."""
     manifest = folder / "manifest.json"
     if not manifest.is_file():
-        raise ValueError(f"{folder}: has no manifest.json; expected a data set made by `entourage engrave`")
+        raise ValueError(f"{folder}: contains no manifest.json; expected a data set from `entourage engrave`")
     interline = float(json.loads(manifest.read_text(encoding="utf-8"))["options"]["page"]["interline"])
     filters = None if split is None else [("split", "==", split)]
     names = ["page", "label", "v1"]
     with parquet_errors(folder / "symbols.parquet", "entourage engrave"):
         read = pq.read_table(folder / "symbols.parquet", columns=_COLUMNS, filters=filters, read_dictionary=names)
-    table = read.to_pandas().drop_duplicates([*names, *_CORNERS])  # what make_page does, for millions of rows
+    table = read.to_pandas().drop_duplicates(
+        [*names, *_CORNERS]
+    )  # as `make_page` does, but for millions of rows at once
     if table.empty:
         return []
-    pages, page = _decoded(table["page"])
-    extended, label = _decoded(table["label"])
-    v1, old = _decoded(table["v1"])
+    page_names, page_codes = _categories(table["page"])
+    extended, extended_codes = _categories(table["label"])
+    v1, v1_codes = _categories(table["v1"])
     classes = np.array([[detector_class(name, other) for other in v1] for name in extended], dtype=object)
     boxes = table[list(_CORNERS)].to_numpy(dtype=np.float32)
-    order = np.argsort(page, kind="stable")
-    found = []
-    for rows in np.split(order, np.flatnonzero(np.diff(page[order])) + 1):
-        name = pages[page[rows[0]]]
-        labels, olds, news = classes[label[rows], old[rows]], v1[old[rows]], extended[label[rows]]
+    order = np.argsort(page_codes, kind="stable")
+    pages = []
+    for rows in np.split(order, np.flatnonzero(np.diff(page_codes[order])) + 1):
+        name = page_names[page_codes[rows[0]]]
+        labels = classes[extended_codes[rows], v1_codes[rows]].tolist()
+        names_v1, names_extended = v1[v1_codes[rows]].tolist(), extended[extended_codes[rows]].tolist()
         path = folder / "images" / f"{name}.png"
-        found.append(GroundTruthPage(name, path, interline, labels.tolist(), olds.tolist(), news.tolist(), boxes[rows]))
-    return sorted(found, key=lambda each: each.name)
+        pages.append(GroundTruthPage(name, path, interline, labels, names_v1, names_extended, boxes[rows]))
+    return sorted(pages, key=lambda page: page.name)
 
 
-def _decoded(column: pd.Series) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """The different texts of a column, and which each row has."""
-    texts = column.astype("category").cat
-    return np.array([str(text) for text in texts.categories], dtype=object), np.asarray(texts.codes, dtype=np.int64)
+def _categories(column: pd.Series) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return the distinct strings of a column, and the index of the string in each row."""
+    values = column.astype("category").cat
+    return np.array([str(value) for value in values.categories], dtype=object), np.asarray(values.codes, dtype=np.int64)
 
 
 def _muscima_page(page: MuscimaPage) -> GroundTruthPage:
@@ -208,9 +221,9 @@ def _muscima_page(page: MuscimaPage) -> GroundTruthPage:
 
 
 def _deepscores_page(page: DeepScoresPage) -> GroundTruthPage:
-    """A page in its own annotations' boxes; classes that the extended list does not know are left out."""
+    """Convert a page of DeepScoresV2; symbols whose class is not in the extended list are omitted."""
     names = {number: name for name, number in EXTENDED_IDS.items()}
-    rows_in_list = [row for row, category in enumerate(page.categories) if category in names]
-    extended = [names[page.categories[row]] for row in rows_in_list]
+    rows = [row for row, category in enumerate(page.categories) if category in names]
+    extended = [names[page.categories[row]] for row in rows]
     symbols = [(detector_class(label, ""), CLASSES[label].v1 or "", label) for label in extended]
-    return make_page(page.name, page.path, page.interline, symbols, page.boxes[rows_in_list], member=page.member)
+    return make_page(page.name, page.path, page.interline, symbols, page.boxes[rows], member=page.member)

@@ -1,4 +1,4 @@
-"""How well a detector does on pages whose truth is known: average precision, look-alikes and speed."""
+"""Evaluation of detectors on annotated pages: average precision, confusions of similar classes, and speed."""
 
 from __future__ import annotations
 
@@ -36,31 +36,31 @@ from entourage.io.progress import progress_bar
 from entourage.report.page import Block, Section, pluralize, write_page
 from entourage.symbols import CLASSES, class_ids
 
-ClassList = Literal["extended", "v1", "v1-118", "muscima", "own"]  # "own": the network's own classes, as they are
+ClassList = Literal["extended", "v1", "v1-118", "muscima", "own"]  # "own": the classes of the detector
 
 
 class PageDetector(Protocol):
-    """What can be judged: a `Detector`, or anything that looks like one."""
+    """Interface of the detectors that can be evaluated, such as `Detector`."""
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The names of its classes."""
+        """Names of the classes."""
 
     def detect(self, image: NDArray[np.uint8]) -> Detections:
-        """What is on a page."""
+        """Return the detections on a grayscale page, shape (h, w)."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How well a detector did.
+    """Results of an evaluation.
 
     Attributes:
         class_list: the class list.
-        pages: how many pages there were.
-        objects: how many objects they hold, unisons counted once.
-        scores: average precision, class by class.
-        confusions: what look-alikes were taken for.
-        seconds: median time of a page in seconds, from its pixels to its detections.
+        pages: number of pages.
+        objects: number of ground truth objects; duplicates, such as the noteheads of a unison, are one object.
+        scores: average precision by class.
+        confusions: confusions of similar classes.
+        seconds: median time in seconds from the pixels of a page to its detections.
     """
 
     class_list: ClassList
@@ -71,7 +71,7 @@ class Evaluation:
     seconds: float
 
     def to_dict(self) -> dict[str, Any]:
-        """All figures, for machines."""
+        """Return the content of `evaluation.json`."""
         scores = self.scores
         rows = zip(scores.classes, scores.counts, scores.ap, scores.ap50, scores.ap25, strict=True)
         return {
@@ -86,25 +86,20 @@ class Evaluation:
                 for name, n, ap, ap50, ap25 in rows
             },
             "look-alikes": {
-                one.family: {
-                    "classes": list(one.classes),
-                    "counts": one.counts.tolist(),
-                    "right": _rounded(one.accuracy),
-                }
-                for one in self.confusions
+                c.family: {"classes": list(c.classes), "counts": c.counts.tolist(), "right": _rounded(c.accuracy)}
+                for c in self.confusions
             },
         }
 
 
 @dataclass(frozen=True)
 class TimedDetections:
-    """What a detector found on some pages, to be judged by one class list or by several.
+    """Detections on several pages, for evaluation with any class list.
 
     Attributes:
         detections: one `Detections` for each page.
-        classes: the detector's own.
-        seconds: median time of a page from its pixels to its detections; the first, which warms up, does not count if
-            there are others.
+        classes: names of the classes of the detector.
+        seconds: median time from the pixels of a page to its detections, without the first page if there are others.
     """
 
     detections: tuple[Detections, ...]
@@ -115,49 +110,56 @@ class TimedDetections:
 def detect_pages(
     detector: PageDetector, pages: Sequence[GroundTruthPage], *, progress: bool | None = None
 ) -> TimedDetections:
-    """Detects on every page.
+    """Detect the objects on several pages and measure the time.
 
     Args:
-        detector: finds objects on a page.
-        pages: where.
+        detector: the detector.
+        pages: the pages.
         progress: show a bar; None: only on a terminal.
+
+    Returns:
+        Detections and the median time.
 
     Raises:
         ValueError: there is no page.
     """
     if not pages:
-        raise ValueError("there is no page to evaluate on; expected one at least")
-    found, seconds = [], []
+        raise ValueError("pages: is empty; expected at least one page")
+    detections, seconds = [], []
     with progress_bar("Detecting", len(pages), progress) as advance:
         for page in pages:
             image = page.image()
             start = time.perf_counter()
-            found.append(detector.detect(image))
+            detections.append(detector.detect(image))
             seconds.append(time.perf_counter() - start)
             advance(1)
-    return TimedDetections(tuple(found), detector.classes, float(np.median(seconds[1:] or seconds)))
+    return TimedDetections(tuple(detections), detector.classes, float(np.median(seconds[1:] or seconds)))
 
 
 def evaluate_detections(
     predictions: TimedDetections, pages: Sequence[GroundTruthPage], class_list: ClassList = "v1"
 ) -> Evaluation:
-    """Compares what was found with the truth.
+    """Compare detections with the ground truth.
 
     Args:
-        predictions: of the same pages.
-        pages: with their truth.
-        class_list: the class list; V1's dynamics and time signatures are put together from letters and digits.
+        predictions: detections on the pages, in their order.
+        pages: pages with annotations.
+        class_list: the class list; for "v1" and "v1-118", letters and digits are combined into dynamics and time
+            signatures, as `to_class_list` does.
+
+    Returns:
+        The evaluation.
 
     Raises:
-        ValueError: no page holds anything of the list.
+        ValueError: no page has an object of the class list.
     """
     truth = [drop_duplicates(ground_truth_detections(page, class_list, predictions.classes)) for page in pages]
-    found = [page if class_list == "own" else to_class_list(page, class_list) for page in predictions.detections]
+    detections = [_to_list(page, class_list) for page in predictions.detections]
     objects = sum(len(page) for page in truth)
     if objects == 0:
         raise ValueError(_no_objects_message(class_list, pages, predictions.classes))
-    confused = tuple(confusions(truth, found))
-    return Evaluation(class_list, len(pages), objects, average_precision(truth, found), confused, predictions.seconds)
+    scores, confused = average_precision(truth, detections), tuple(confusions(truth, detections))
+    return Evaluation(class_list, len(pages), objects, scores, confused, predictions.seconds)
 
 
 def evaluate(
@@ -167,17 +169,33 @@ def evaluate(
     *,
     progress: bool | None = None,
 ) -> Evaluation:
-    """Detects on every page and compares with the truth: see `detect_pages` and `evaluate_detections`."""
+    """Detect the objects on annotated pages and compare them with the ground truth.
+
+    Args:
+        detector: the detector.
+        pages: pages with annotations.
+        class_list: the class list, as for `evaluate_detections`.
+        progress: show a bar; None: only on a terminal.
+
+    Returns:
+        The evaluation.
+
+    Raises:
+        ValueError: there is no page, or no page has an object of the class list.
+    """
     return evaluate_detections(detect_pages(detector, pages, progress=progress), pages, class_list)
 
 
 def ground_truth_detections(page: GroundTruthPage, class_list: ClassList, own: tuple[str, ...] = ()) -> Detections:
-    """The truth of a page under the names of a list, with scores of 1.
+    """Return the ground truth of a page in a class list, with scores of 1.
 
     Args:
         page: the page.
-        class_list: the list.
-        own: the network's classes, for the list "own".
+        class_list: the class list; symbols whose class it lacks are omitted.
+        own: classes of the detector, for the list "own".
+
+    Returns:
+        The objects, in the order of the annotations.
     """
     classes = own if class_list == "own" else tuple(class_ids(class_list))
     numbers = {name: number for number, name in enumerate(classes, start=1)}
@@ -190,72 +208,76 @@ def ground_truth_detections(page: GroundTruthPage, class_list: ClassList, own: t
 def page_figures(
     predictions: TimedDetections, pages: Sequence[GroundTruthPage], class_list: ClassList
 ) -> list[tuple[str, str]]:
-    """Names and `<svg>` elements of the first pages, with frames around what was found and what was missed."""
-    pictures = []
-    for page, found in list(zip(pages, predictions.detections, strict=True))[:MAX_FIGURES]:
-        listed = found if class_list == "own" else to_class_list(found, class_list)
+    """Return names and `<svg>` elements of the first pages, with their detections and missed objects."""
+    figures = []
+    for page, detections in list(zip(pages, predictions.detections, strict=True))[:MAX_FIGURES]:
+        listed = _to_list(detections, class_list)
         confident = listed.select(listed.scores >= DISPLAY_THRESHOLD)
         missed = missed_objects(ground_truth_detections(page, class_list, predictions.classes), confident)
-        pictures.append((page.name, page_figure(draw_missed(draw_detections(page.image(), confident), missed))))
-    return pictures
+        figures.append((page.name, page_figure(draw_missed(draw_detections(page.image(), confident), missed))))
+    return figures
 
 
 def write_evaluation(
     out: Path,
     evaluation: Evaluation,
     title: str,
-    pictures: Sequence[tuple[str, str]] = (),
+    figures: Sequence[tuple[str, str]] = (),
     about: Mapping[str, str] | None = None,
 ) -> None:
-    """Writes `evaluation.json` and `report.html` into a folder.
+    """Write `evaluation.json` and `report.html` into a folder.
 
     Args:
         out: the folder.
-        evaluation: the figures.
-        title: of the report.
-        pictures: names and `<svg>` elements of pages, for the report.
-        about: what was measured, by name, for both.
+        evaluation: the evaluation.
+        title: title of the report.
+        figures: names and `<svg>` elements of pages, for the report.
+        about: properties of the evaluation, such as the data set, for both files.
     """
     write_json(out / "evaluation.json", {**(about or {}), **evaluation.to_dict()}, indent=1)
     means = evaluation.scores.means()
     rows: list[tuple[str, ...]] = [("mean over", "mAP", "AP50", "AP25")]
     for kind, ending in (("classes", ""), ("objects", " by instance")):
         rows.append((kind, *(f"{100 * means[name + ending]:.1f}" for name in ("mAP", "AP50", "AP25"))))
-    predictions = f"{pluralize(evaluation.pages, 'pages')}, {pluralize(evaluation.objects, 'objects')}"
-    lead = f"{predictions}, {evaluation.seconds:.2f} s a page."
+    counts = f"{pluralize(evaluation.pages, 'pages')}, {pluralize(evaluation.objects, 'objects')}"
+    lead = f"{counts}, {evaluation.seconds:.2f} s per page."
     sections = [
         Section("Average precision", lead, blocks=[Block(table=rows)]),
-        Section("Class by class", "In per cent.", wide=[Block(table=evaluation.scores.table())]),
+        Section("Classes", "Average precision in per cent.", wide=[Block(table=evaluation.scores.table())]),
     ]
     if evaluation.confusions:
-        blocks = [Block(f"{c.family}: {c.accuracy:.1%} right", table=c.table()) for c in evaluation.confusions]
-        text = "A row is what the symbols are, a column what they were taken for."
-        sections.append(Section("Look-alikes", text, wide=blocks))
-    if pictures:
-        note = f" From a score of {DISPLAY_THRESHOLD} on; in thick red what was missed: no detection of its class "
-        note += "overlaps it by half."
-        sections.append(detections_section(pictures, note))
-    message = "".join(f" {name.capitalize()}: {value}." for name, value in (about or {}).items())
-    write_page(out / "report.html", title, f"Classes of the list {evaluation.class_list}.{message}", sections)
+        blocks = [Block(f"{c.family}: {c.accuracy:.1%} correct", table=c.table()) for c in evaluation.confusions]
+        text = "Rows are the true classes of detected and missed symbols, columns the detected classes."
+        sections.append(Section("Confusions of similar classes", text, wide=blocks))
+    if figures:
+        note = f" The minimum score is {DISPLAY_THRESHOLD}. Thick red frames are missed objects: the IoU with every "
+        note += "detection of their class is less than 0.5."
+        sections.append(detections_section(figures, note))
+    properties = "".join(f" {name.capitalize()}: {value}." for name, value in (about or {}).items())
+    write_page(out / "report.html", title, f"Class list: {evaluation.class_list}.{properties}", sections)
 
 
 def _no_objects_message(class_list: ClassList, pages: Sequence[GroundTruthPage], own: tuple[str, ...]) -> str:
-    """That pages hold nothing of a list, and what may be asked for instead."""
+    """Return an error message for pages without objects of a class list, with options that would find some."""
     others = [one for one in get_args(ClassList) if any(len(ground_truth_detections(page, one, own)) for page in pages)]
     hints = [f"--class-list {one}" for one in others]
     if "muscima" in others and not any(map(_in_extended, pages)):
         hints.append("--model muscima")
-    verb = "holds" if len(pages) == 1 else "hold"
-    problem = f"the {pluralize(len(pages), 'pages')} {verb} nothing of the list {class_list!r}"
-    return f"{problem}; expected {'annotated pages' if not hints else ' or '.join(hints)}"
+    problem = f"class_list is {class_list!r}, without any object on {pluralize(len(pages), 'pages')}"
+    return f"{problem}; expected {' or '.join(hints) or 'annotated pages'}"
 
 
 def _in_extended(page: GroundTruthPage) -> bool:
-    """Whether it has names of the extended list; a page of MUSCIMA++ itself has not."""
+    """Return whether a page has classes of the extended list, unlike the pages of MUSCIMA++."""
     return any(page.extended)
 
 
+def _to_list(detections: Detections, class_list: ClassList) -> Detections:
+    return detections if class_list == "own" else to_class_list(detections, class_list)
+
+
 def _names(page: GroundTruthPage, class_list: ClassList) -> list[str]:
+    """Return the name of each symbol of a page in a class list, or ""."""
     if class_list == "own":
         return [name or "" for name in page.labels]
     if class_list in ("v1", "v1-118"):
