@@ -286,8 +286,9 @@ def log_replicator(w: Tensor, log_x: Tensor, *, fixed_payoffs: Tensor | None = N
 
 
 # Average strength of the warm start relative to the initial distributions, for one label per class; it is divided by
-# the square root of the number of labels per class. Larger values let the walks decide before the dynamics does, which
-# is more accurate with many labels; with smaller values the first neighbour to be labelled decides on remote nodes.
+# the square root of the number of labels per class. With larger values, the walks determine labels before the dynamics
+# starts, which is more accurate with many labels; with smaller values, remote nodes adopt the first label that reaches
+# them.
 WALK_WEIGHT = 0.03
 
 

@@ -22,7 +22,7 @@ Negatives = Literal["error", "clamp", "shift"]
 
 # Lower bound of edge weights: the exponential underflows for outliers near a dense cluster, which would lose all edges.
 MIN_WEIGHT = 1e-30
-# Cosines below this are rounding errors: the search runs in float32, where right angles were within half of it.
+# Smaller cosines are rounding errors: in the float32 search, those of right angles were at most half of this.
 COSINE_ROUNDING = 8 * torch.finfo(torch.float32).eps
 
 
@@ -49,6 +49,9 @@ class NeighborGraph:
 
     Attributes:
         w: the graph, shape (n, n), float32.
+
+    Raises:
+        ValueError: an option is unknown or out of range, or similarities are negative and `negatives` is "error".
     """
 
     def __init__(

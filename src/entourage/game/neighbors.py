@@ -300,6 +300,9 @@ class NeighborSearch:
         n_neighbors: number of neighbours, 0 to n.
         recall: fraction of the true neighbours to find. Below 1, large sets are searched with two IVF indexes; a sample
             of exact queries determines the number of cells to search. 1 is exact for every n.
+
+    Raises:
+        ValueError: the number of neighbours or the recall is out of range.
     """
 
     def __init__(self, points: Tensor, n_neighbors: int, recall: float = 0.97) -> None:
@@ -330,7 +333,7 @@ class NeighborSearch:
         """Two indexes whose merged results reach the recall, or None if exact search is faster.
 
         The misses of a single index are not spread evenly: a cell may separate a few points from all of their
-        neighbours, and the graph falls apart. A second partition has its borders elsewhere.
+        neighbours, which disconnects the graph. A second partition has other cell borders.
         """
         indexes = IVFIndex(self.points, self.n_neighbors, seed=0), IVFIndex(self.points, self.n_neighbors, seed=1)
         sampled = torch.randperm(len(self.points), generator=torch.Generator().manual_seed(0))[:RECALL_SAMPLE_SIZE]

@@ -98,7 +98,7 @@ def _default_bandwidth(x: Tensor) -> float:
 def check_bandwidth(bandwidth: float) -> float:
     """Return the bandwidth; raise a ValueError unless it is positive."""
     if not bandwidth > 0:
-        raise ValueError(f"bandwidth is {bandwidth}; expected a number above 0; are all points equal?")
+        raise ValueError(f"bandwidth is {bandwidth}; expected a number above 0 (are all points equal?)")
     return bandwidth
 
 
