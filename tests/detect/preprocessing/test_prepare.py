@@ -5,7 +5,7 @@ import pytest
 from tests.detect.synthetic import staff_page
 
 from entourage.detect.options import InferenceOptions
-from entourage.detect.preprocessing import prepare as prepare
+from entourage.detect.preprocessing import prepare
 from entourage.detect.preprocessing.page_geometry import Rotation
 from entourage.detect.preprocessing.prepare import prepare_page, to_working_scale
 

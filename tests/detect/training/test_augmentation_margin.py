@@ -16,7 +16,7 @@ WINDOW = WindowOptions(height=96, width=200)
 
 @pytest.fixture
 def pack(tmp_path: Path) -> PagePack:
-    """One page with 399 dots of a common class and a single coda, alone in its corner."""
+    """Return one page with 399 dots of a common class and a single coda in a corner."""
     dots: list[Symbol] = [
         (
             "augmentationDot",
@@ -33,29 +33,29 @@ def pack(tmp_path: Path) -> PagePack:
     return pack_pages(pages, class_names(pages), workers=1, progress=False)
 
 
-def test_rare_symbols_come_into_the_margin_with_their_targets(pack: PagePack) -> None:
+def test_crops_of_rare_symbols_are_pasted_with_their_targets(pack: PagePack) -> None:
     sampler, margins = WindowSampler(pack, WINDOW), MarginSampler(pack, WINDOW, crops=3)
     windows = sampler.cut(np.zeros(2, np.int64), np.zeros((2, 2)), np.ones((2, 2)))
-    covered, crops = margins.sample(windows, np.random.default_rng(0))
+    batch, crops = margins.sample(windows, np.random.default_rng(0))
     coda = pack.classes.index("coda") + 1
-    assert (covered.labels == coda).sum() == 6
+    assert (batch.labels == coda).sum() == 6
     step = 200 // 3
     for number in range(2):
-        mine = covered.boxes[(covered.image == number) & (covered.labels == coda)]
-        centres = (mine[:, 0] + mine[:, 2]) / 2
+        boxes = batch.boxes[(batch.image == number) & (batch.labels == coda)]
+        centres = (boxes[:, 0] + boxes[:, 2]) / 2
         assert torch.allclose(centres, torch.arange(3) * step + CROP_WIDTH / 2, atol=0.51)
     ink = paste_margins(cut_windows(pack.pixels, windows, 96, 200), pack.pixels, crops)
-    for number, box in zip(covered.image.tolist(), covered.boxes[covered.labels == coda].round().int(), strict=False):
+    for number, box in zip(batch.image.tolist(), batch.boxes[batch.labels == coda].round().int(), strict=False):
         x0, y0, x1, y1 = box.tolist()
         assert ink[number, 0, y0:y1, x0:x1].min() > 0.99  # the coda is a black square of 20 pixels
         assert ink[number, 0, y0:y1, x1 + 2].max() < 0.01
 
 
-def test_what_the_margin_covers_is_no_target_any_more(pack: PagePack) -> None:
+def test_covered_symbols_are_not_targets(pack: PagePack) -> None:
     sampler, margins = WindowSampler(pack, WINDOW), MarginSampler(pack, WINDOW, crops=3)
     windows = sampler.cut(np.zeros(1, np.int64), np.zeros((1, 2)), np.ones((1, 2)))
-    covered, crops = margins.sample(windows, np.random.default_rng(0))
-    dots = covered.boxes[covered.labels == pack.classes.index("augmentationDot") + 1]
+    batch, crops = margins.sample(windows, np.random.default_rng(0))
+    dots = batch.boxes[batch.labels == pack.classes.index("augmentationDot") + 1]
     assert (dots[:, 1] >= CROP_HEIGHT - 1).all()
     assert len(dots) < len(windows.boxes)
     below = windows.boxes[windows.boxes[:, 1] >= CROP_HEIGHT]
@@ -65,10 +65,10 @@ def test_what_the_margin_covers_is_no_target_any_more(pack: PagePack) -> None:
     assert torch.equal(pasted[:, :, CROP_HEIGHT:], ink[:, :, CROP_HEIGHT:])
 
 
-def test_margins_that_cannot_be_are_refused(pack: PagePack) -> None:
-    with pytest.raises(ValueError, match="4 crops of 65 x 40 do not fit"):
+def test_impossible_margins_raise(pack: PagePack) -> None:
+    with pytest.raises(ValueError, match="crops is 4; expected crops of 65 x 40 pixels that fit"):
         MarginSampler(pack, WINDOW, crops=4)
-    only = PagePack(
+    without_rare = PagePack(
         pack.classes,
         pack.pixels,
         pack.start,
@@ -79,4 +79,4 @@ def test_margins_that_cannot_be_are_refused(pack: PagePack) -> None:
         np.array([0, 399]),
     )
     with pytest.raises(ValueError, match="no class with less than 1%"):
-        MarginSampler(only, WINDOW, crops=2)
+        MarginSampler(without_rare, WINDOW, crops=2)

@@ -7,7 +7,8 @@ import pytest
 import torch
 from tests.detect.small import PLAIN, small_data, small_detector
 
-from entourage.detect.training.staged import ALL, STAGES, Stage, train_in_stages
+from entourage.detect.models.losses import TERMS
+from entourage.detect.training.staged import STAGES, Stage, train_in_stages
 from entourage.detect.training.task import DetectionTask
 
 
@@ -21,10 +22,10 @@ def test_the_stages_follow_the_thesis() -> None:
     names = [stage.name for stage in STAGES]
     assert names == ["patches", "segmentation", "energy", "class", "box", "energy again", "all"]
     assert sum(stage.fraction for stage in STAGES) == pytest.approx(1.0)
-    assert [stage.terms for stage in STAGES[2:]] == [("energy",), ("class",), ("box",), ("energy",), ALL]
+    assert [stage.terms for stage in STAGES[2:]] == [("energy",), ("class",), ("box",), ("energy",), TERMS]
 
 
-def test_all_stages_train_one_detector_and_a_second_call_finds_it_done(tmp_path: Path) -> None:
+def test_all_stages_train_one_detector_and_a_second_call_does_not_train_again(tmp_path: Path) -> None:
     task = make(tmp_path / "data")
     before = task.detector.network.energy.weight.clone()
     detector, result = train_in_stages(task, run_dir=tmp_path / "run", device="cpu", progress=False)
@@ -38,5 +39,5 @@ def test_all_stages_train_one_detector_and_a_second_call_finds_it_done(tmp_path:
 
 
 def test_the_last_stage_must_train_the_detector(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="the last stage trains no loss"):
+    with pytest.raises(ValueError, match="stages: the last stage has no losses; expected a last stage"):
         train_in_stages(make(tmp_path / "data"), (Stage("patches", 1.0),), device="cpu")

@@ -11,7 +11,7 @@ from entourage.detect.training.staged import PATCH, PatchTask, SegmentationTask,
 from entourage.training import train
 
 
-def test_the_smallest_box_colours_a_pixel() -> None:
+def test_a_pixel_has_the_label_of_the_smallest_box() -> None:
     boxes = np.array([[2, 2, 6, 6], [0, 0, 10, 8], [-3, 7, 3, 12]], np.float32)
     pixel_labels = label_map(boxes, np.array([3, 1, 2]), np.array([0, 0, 0]), (2, 10, 12))
     assert pixel_labels[0, 3, 3] == 3
@@ -21,20 +21,20 @@ def test_the_smallest_box_colours_a_pixel() -> None:
     assert not pixel_labels[1].any()
 
 
-def test_patches_have_their_symbol_in_the_middle(tmp_path: Path) -> None:
+def test_patches_have_their_symbol_in_the_centre(tmp_path: Path) -> None:
     _, pack = small_data(tmp_path / "data")
     task = PatchTask(small_detector(pack.classes), pack, RECIPE)
     sample, labels = task.load(0, np.random.default_rng(0))
     assert len(labels) == task.batch == len(sample.windows.start)
     centres = (sample.windows.boxes[:, :2] + sample.windows.boxes[:, 2:]) / 2
     for number, label in enumerate(labels.tolist()):
-        mine = (sample.windows.image == number) & (sample.windows.labels == label + 1)
+        of_label = (sample.windows.image == number) & (sample.windows.labels == label + 1)
         hidden = sample.windows.hidden_image == number  # a staff is wider than a patch
-        near = (centres[mine] - PATCH / 2).abs().amax(1) < 12
+        near = (centres[of_label] - PATCH / 2).abs().amax(1) < 12
         assert near.any() or hidden.any()
 
 
-def test_pre_training_changes_the_detector_in_place_and_lowers_its_loss(tmp_path: Path) -> None:
+def test_pre_training_changes_the_detector_in_place_and_reduces_its_loss(tmp_path: Path) -> None:
     _, pack = small_data(tmp_path / "data")
     recipe = replace(PLAIN, steps=2, epoch=2, batch=1)
     for kind, part in ((PatchTask, "encoder"), (SegmentationTask, "decoder")):
@@ -48,7 +48,7 @@ def test_pre_training_changes_the_detector_in_place_and_lowers_its_loss(tmp_path
         batch = task.load(0, np.random.default_rng(0))
         optimizer = torch.optim.Adam(task.model.parameters(), lr=1e-2)
         losses = []
-        for step in range(25):  # the same few again and again: they are learned by heart
+        for step in range(25):  # overfits a single batch
             loss = task.loss(task.model.train(), batch, step)["loss"]
             optimizer.zero_grad()
             loss.backward()

@@ -13,12 +13,12 @@ from entourage.detect.training.windows import WindowOptions
 from entourage.training import train
 
 
-def make(folder: Path, recipe=RECIPE, **how) -> DetectionTask:  # type: ignore[no-untyped-def]
+def make(folder: Path, recipe=RECIPE, **arguments) -> DetectionTask:  # type: ignore[no-untyped-def]
     validation, pack = small_data(folder)
-    return DetectionTask(small_detector(pack.classes), pack, validation, recipe, **how)
+    return DetectionTask(small_detector(pack.classes), pack, validation, recipe, **arguments)
 
 
-def test_training_lowers_the_losses_and_finds_symbols(tmp_path: Path) -> None:
+def test_training_reduces_the_losses_and_detects_symbols(tmp_path: Path) -> None:
     recipe = replace(PLAIN, steps=80, batch=4, epoch=80, average=0.9, learning_rate=1e-2, warmup=10)
     lines: list[str] = []
     task = make(tmp_path / "data", recipe, log=lines.append)
@@ -33,29 +33,29 @@ def test_training_lowers_the_losses_and_finds_symbols(tmp_path: Path) -> None:
     assert not task.trained().training
 
 
-def test_a_stopped_run_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
-    whole = make(tmp_path / "a")
-    train(whole, RECIPE.training_options(), tmp_path / "whole", device="cpu", progress=False)
-    halted = make(tmp_path / "b")
-    halted.after_step = _stop_after(2, halted.after_step)  # type: ignore[method-assign]
+def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path: Path) -> None:
+    uninterrupted = make(tmp_path / "a")
+    train(uninterrupted, RECIPE.training_options(), tmp_path / "whole", device="cpu", progress=False)
+    interrupted = make(tmp_path / "b")
+    interrupted.after_step = _stop_after(2, interrupted.after_step)  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):
-        train(halted, RECIPE.training_options(), tmp_path / "parts", device="cpu", progress=False)
-    again = make(tmp_path / "c")
-    train(again, RECIPE.training_options(), tmp_path / "parts", device="cpu", progress=False)
-    for first, second in zip(whole.trained().parameters(), again.trained().parameters(), strict=True):
+        train(interrupted, RECIPE.training_options(), tmp_path / "parts", device="cpu", progress=False)
+    resumed = make(tmp_path / "c")
+    train(resumed, RECIPE.training_options(), tmp_path / "parts", device="cpu", progress=False)
+    for first, second in zip(uninterrupted.trained().parameters(), resumed.trained().parameters(), strict=True):
         assert torch.equal(first, second)
 
 
-def _stop_after(steps: int, then):  # type: ignore[no-untyped-def]
+def _stop_after(steps: int, after_step_of_task):  # type: ignore[no-untyped-def]
     def after_step(step: int) -> None:
-        then(step)
+        after_step_of_task(step)
         if step > steps:
             raise KeyboardInterrupt
 
     return after_step
 
 
-def test_only_the_chosen_terms_are_minimised(tmp_path: Path) -> None:
+def test_only_the_given_terms_are_minimised(tmp_path: Path) -> None:
     task = make(tmp_path / "data", PLAIN, terms=("energy",))
     losses = task.loss(task.model, task.load(0, np.random.default_rng(0)), 0)
     assert float(losses["loss"].detach()) == float(losses["energy"])
@@ -67,12 +67,12 @@ def test_only_the_chosen_terms_are_minimised(tmp_path: Path) -> None:
     assert energy.any()
 
 
-def test_margins_are_part_of_a_draw(tmp_path: Path) -> None:
+def test_margins_without_rare_symbols_raise(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no class with less than 1%"):
         make(tmp_path / "data", replace(RECIPE, margin=1, window=WindowOptions(height=64, width=128)))
 
 
-def test_a_trial_leaves_the_detector_alone(tmp_path: Path) -> None:
+def test_a_trial_copies_the_detector(tmp_path: Path) -> None:
     task = make(tmp_path / "data")
     trial = task.trial()
     assert trial.detector is not task.detector
@@ -95,11 +95,11 @@ def test_perfect_detections_have_a_precision_of_one(tmp_path: Path) -> None:
     assert means == {"map": pytest.approx(1.0), "ap50": pytest.approx(1.0)}
 
 
-def test_other_classes_are_refused(tmp_path: Path) -> None:
+def test_different_classes_raise(tmp_path: Path) -> None:
     validation, pack = small_data(tmp_path / "data")
-    with pytest.raises(ValueError, match="the detector has 1 classes"):
+    with pytest.raises(ValueError, match="detector: 1 classes that are not those of the pages; expected the same"):
         DetectionTask(small_detector(("coda",)), pack, validation, RECIPE)
 
 
-def test_the_description_tells_recipes_apart(tmp_path: Path) -> None:
+def test_recipes_differ_in_the_configuration(tmp_path: Path) -> None:
     assert make(tmp_path / "a").config() != make(tmp_path / "b", PLAIN).config()

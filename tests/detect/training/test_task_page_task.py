@@ -11,7 +11,7 @@ from entourage.detect.training.task import PageTask, Recipe
 from entourage.training.task import Losses
 
 
-class Plain(PageTask[int]):
+class IdentityTask(PageTask[int]):
     def load(self, item: int, rng: np.random.Generator) -> int:
         return item
 
@@ -19,11 +19,11 @@ class Plain(PageTask[int]):
         return {"loss": model(torch.ones(1)).sum()}
 
 
-def test_epochs_are_numbers_in_a_row_and_pages_go_where_training_is(tmp_path: Path) -> None:
+def test_epochs_are_consecutive_step_numbers_and_pages_move_to_the_device(tmp_path: Path) -> None:
     _, pack = small_data(tmp_path)
-    task = Plain(nn.Linear(1, 1), pack, Recipe(epoch=7), 0.9)
+    task = IdentityTask(nn.Linear(1, 1), pack, Recipe(epoch=7), 0.9)
     assert [*task.plan(0), *task.plan(1)] == list(range(14))
     task.prepare(torch.device("cpu"))
     assert task.pack.pixels.device == task.device == torch.device("cpu")
     assert task.average is not None
-    assert Plain(nn.Linear(1, 1), pack, Recipe()).average is None
+    assert IdentityTask(nn.Linear(1, 1), pack, Recipe()).average is None

@@ -7,7 +7,7 @@ import pytest
 from entourage.detect.training.augmentation import DegradationOptions
 from entourage.detect.training.task import Recipe
 
-# What a run's record says of its recipe: with other names or values, a run that was begun could not go on.
+# The recipe in the configuration of a run: other names or values would prevent resuming runs.
 RECORDED = {
     "steps": 20_000,
     "batch": 16,
@@ -25,12 +25,12 @@ RECORDED = {
 }
 
 
-def test_a_run_is_known_by_its_recipe() -> None:
+def test_the_recipe_in_the_configuration_of_a_run() -> None:
     recipe = Recipe()
     assert asdict(recipe) == {**RECORDED, "window": asdict(recipe.window), "degradation": asdict(DegradationOptions())}
 
 
-def test_the_loop_is_told_the_same() -> None:
+def test_options_of_the_training_loop() -> None:
     options = Recipe(steps=4100, epoch=2000, learning_rate=2e-3, clip_norm=3.0, seed=7).training_options()
     assert (options.epochs, options.max_steps, options.learning_rate) == (3, 4100, 2e-3)
     assert (options.warmup_steps, options.seed, options.schedule) == (300, 7, "cosine")
@@ -38,14 +38,14 @@ def test_the_loop_is_told_the_same() -> None:
     assert options.checkpoint_every == 100
 
 
-def test_handwriting_varies_more_than_print() -> None:
+def test_windows_of_handwriting_vary_more() -> None:
     print_, hand = Recipe(), Recipe.for_handwriting()
     assert hand.window.zoom > print_.window.zoom
     assert hand.window.width > print_.window.width
     assert hand.window.width % 64 == hand.window.height % 64 == 0  # the coarsest map's stride
 
 
-def test_bad_numbers_are_refused() -> None:
+def test_invalid_numbers_raise() -> None:
     with pytest.raises(ValueError, match="steps is 0"):
         Recipe(steps=0)
     with pytest.raises(ValueError, match="batch is 0"):

@@ -20,7 +20,7 @@ def pack(tmp_path: Path) -> PagePack:
     return pack_pages(pages, class_names(pages), workers=1, progress=False)
 
 
-def test_a_plain_window_is_the_page_itself_and_paper_beyond_it(pack: PagePack) -> None:
+def test_a_window_without_zoom_equals_the_page_and_is_paper_outside(pack: PagePack) -> None:
     sampler = WindowSampler(pack, SMALL)
     windows = sampler.cut(np.array([1, 2]), np.array([[30.0, 20.0], [-10.0, 120.0]]), np.ones((2, 2)))
     ink = cut_windows(pack.pixels, windows, 64, 96)
@@ -33,10 +33,10 @@ def test_a_plain_window_is_the_page_itself_and_paper_beyond_it(pack: PagePack) -
     assert ink[1, 0, :, :10].abs().max() < 1e-4
 
 
-def test_boxes_follow_the_ink_through_scale_and_shift(pack: PagePack) -> None:
+def test_boxes_are_scaled_and_shifted_like_the_ink(pack: PagePack) -> None:
     page = np.full((160, 240), 255, np.uint8)
     page[60:90, 100:150] = 0
-    alone = replace(
+    single = replace(
         pack,
         pixels=torch.from_numpy(page.ravel()),
         start=np.array([0, page.size]),
@@ -46,9 +46,9 @@ def test_boxes_follow_the_ink_through_scale_and_shift(pack: PagePack) -> None:
         labels=np.array([1]),
         first=np.array([0, 1]),
     )
-    sampler = WindowSampler(alone, SMALL)
+    sampler = WindowSampler(single, SMALL)
     windows = sampler.cut(np.array([0]), np.array([[81.3, 48.7]]), np.array([[1.2, 0.85]]))
-    ink = cut_windows(alone.pixels, windows, 64, 96)[0, 0]
+    ink = cut_windows(single.pixels, windows, 64, 96)[0, 0]
     x0, y0, x1, y1 = windows.boxes[0].tolist()
     assert ink.sum().item() == pytest.approx((x1 - x0) * (y1 - y0), rel=0.01)  # bilinear edges
     rows, columns = torch.meshgrid(torch.arange(64) + 0.5, torch.arange(96) + 0.5, indexing="ij")
@@ -56,7 +56,7 @@ def test_boxes_follow_the_ink_through_scale_and_shift(pack: PagePack) -> None:
     assert (ink * rows).sum() / ink.sum() == pytest.approx((y0 + y1) / 2, abs=0.05)  # samples of a sloped edge
 
 
-def test_beyond_a_dark_page_there_is_paper(pack: PagePack) -> None:
+def test_a_window_is_paper_outside_a_dark_page(pack: PagePack) -> None:
     dark = replace(pack, pixels=torch.zeros_like(pack.pixels))
     windows = WindowSampler(dark, SMALL).cut(np.array([0]), np.array([[200.0, -20.0]]), np.ones((1, 2)))
     ink = cut_windows(dark.pixels, windows, 64, 96)[0, 0]
@@ -65,7 +65,7 @@ def test_beyond_a_dark_page_there_is_paper(pack: PagePack) -> None:
     assert ink[:, 40:].max() < 0.01
 
 
-def test_symbols_belong_to_the_window_their_centre_is_in(pack: PagePack) -> None:
+def test_windows_have_the_symbols_centred_inside(pack: PagePack) -> None:
     sampler = WindowSampler(pack, SMALL)
     windows = sampler.sample(16, np.random.default_rng(0))
     found = {(int(i), *np.round(b, 3)) for i, b in zip(windows.image, windows.boxes.tolist(), strict=True)}
@@ -82,46 +82,46 @@ def test_symbols_belong_to_the_window_their_centre_is_in(pack: PagePack) -> None
     assert len(found) == len(expected)
 
 
-def test_what_is_mostly_cut_off_is_hidden(pack: PagePack) -> None:
+def test_symbols_that_are_mostly_cut_off_are_hidden(pack: PagePack) -> None:
     sampler = WindowSampler(pack, SMALL)
-    staff = pack.boxes[pack.first[0]]  # 200 pixels wide, a window shows 96 of them
+    staff = pack.boxes[pack.first[0]]  # 200 pixels wide; a window shows 96 of them
     corner = np.array([[(staff[0] + staff[2]) / 2 - 48, staff[1] - 5]], dtype=np.float64)
     windows = sampler.cut(np.array([0]), corner, np.ones((1, 2)))
     number = pack.classes.index("staff") + 1
     assert number not in windows.labels.tolist()
     assert windows.hidden[:, 2].max() > 96
-    every = replace(SMALL, min_visible=0.0)
-    assert number in WindowSampler(pack, every).cut(np.array([0]), corner, np.ones((1, 2))).labels.tolist()
+    all_visible = replace(SMALL, min_visible=0.0)
+    assert number in WindowSampler(pack, all_visible).cut(np.array([0]), corner, np.ones((1, 2))).labels.tolist()
 
 
-def test_rare_classes_are_drawn_by_the_root_of_their_number(pack: PagePack) -> None:
+def test_classes_are_sampled_by_the_square_root_of_their_count(pack: PagePack) -> None:
     sampler = WindowSampler(pack, replace(SMALL, max_class_count=4))
     rng = np.random.default_rng(0)
-    drawn = pack.labels[sampler.sample_symbols(20_000, rng)]
-    shares = np.bincount(drawn - 1, minlength=4) / 20_000
+    labels = pack.labels[sampler.sample_symbols(20_000, rng)]
+    fractions = np.bincount(labels - 1, minlength=4) / 20_000
     expected = np.sqrt(np.minimum(pack.counts(), 4))
-    assert np.allclose(shares, expected / expected.sum(), atol=0.015)  # four standard deviations
+    assert np.allclose(fractions, expected / expected.sum(), atol=0.015)  # four standard deviations
 
 
-def test_the_symbol_a_window_is_drawn_around_is_in_it(pack: PagePack) -> None:
+def test_windows_sampled_around_a_symbol_contain_it(pack: PagePack) -> None:
     options = replace(SMALL, class_balanced=1.0, min_visible=0.0)
     sampler = WindowSampler(pack, options)
     windows = sampler.sample(64, np.random.default_rng(3))
     assert set(windows.image.tolist()) == set(range(64))
-    assert ((windows.corner[windows.zoom[:, 0] == 1] % 1) == 0).all()  # plain windows lie on whole pixels
+    assert ((windows.corner[windows.zoom[:, 0] == 1] % 1) == 0).all()  # windows without zoom lie on whole pixels
     assert (windows.zoom != 1).any()
     assert windows.zoom.log().abs().max() <= options.max_zoom + 1e-6
 
 
-def test_draws_follow_the_generator(pack: PagePack) -> None:
+def test_the_same_seed_gives_the_same_windows(pack: PagePack) -> None:
     sampler = WindowSampler(pack, SMALL)
     first, second = (sampler.sample(4, np.random.default_rng(5)) for _ in range(2))
     assert torch.equal(first.boxes, second.boxes)
     assert torch.equal(first.corner, second.corner)
 
 
-def test_bad_options_are_refused() -> None:
-    with pytest.raises(ValueError, match="a window is 8 x 96"):
+def test_invalid_options_raise() -> None:
+    with pytest.raises(ValueError, match="height and width are 8 x 96; expected at least 32 x 32"):
         WindowOptions(height=8, width=96)
     with pytest.raises(ValueError, match="class_balanced is 2"):
         WindowOptions(class_balanced=2)

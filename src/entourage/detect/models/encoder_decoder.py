@@ -73,7 +73,23 @@ class Bottleneck(nn.Module):
         return F.relu(self.body(x) + self.shortcut(x), inplace=True)  # (b, 4 width, h / stride, w / stride)
 
 
-class SmallEncoder(nn.Module):
+class _Encoder(nn.Module):
+    """Base class of encoders: a stem and stages, each of which returns a feature map."""
+
+    stem: nn.Module
+    stages: nn.ModuleList
+
+    def forward(self, x: Tensor) -> list[Tensor]:
+        """Compute the feature maps of x, shape (b, 1, h, w), finest first."""
+        x = self.stem(x)
+        maps = []
+        for stage in self.stages:
+            x = stage(x)
+            maps.append(x)
+        return maps
+
+
+class SmallEncoder(_Encoder):
     """Residual network from stride 2 on, with few channels where the maps are large.
 
     Args:
@@ -89,7 +105,7 @@ class SmallEncoder(nn.Module):
         super().__init__()
         self.widths = tuple(widths)
         self.strides = tuple(2 ** (number + 1) for number in range(len(widths)))
-        self.stem = nn.Sequential(conv_bn(1, widths[0], 5, 2), nn.ReLU(inplace=True))
+        self.stem = nn.Sequential(conv_bn(1, widths[0], 5, 2), nn.ReLU(inplace=True))  # stride 2
         self.stages = nn.ModuleList()
         inputs = widths[0]
         for number, (width, count) in enumerate(zip(widths, blocks, strict=True)):
@@ -97,17 +113,8 @@ class SmallEncoder(nn.Module):
             self.stages.append(nn.Sequential(*stage, *(BasicBlock(width, width) for _ in range(count - 1))))
             inputs = width
 
-    def forward(self, x: Tensor) -> list[Tensor]:
-        """Compute the feature maps of x, shape (b, 1, h, w), finest first."""
-        x = self.stem(x)  # (b, widths[0], h / 2, w / 2)
-        maps = []
-        for stage in self.stages:
-            x = stage(x)
-            maps.append(x)
-        return maps
 
-
-class ResNet(nn.Module):
+class ResNet(_Encoder):
     """Residual network (He et al., 2016) for grayscale pages, without its classifier.
 
     Args:
@@ -122,7 +129,7 @@ class ResNet(nn.Module):
         super().__init__()
         bottleneck, counts = _RESNETS[name]
         block: type[BasicBlock] | type[Bottleneck] = Bottleneck if bottleneck else BasicBlock
-        self.stem = nn.Sequential(conv_bn(1, 64, 7, 2), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1))
+        self.stem = nn.Sequential(conv_bn(1, 64, 7, 2), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1))  # stride 4
         self.stages = nn.ModuleList()
         inputs = 64
         for number, count in enumerate(counts):
@@ -134,15 +141,6 @@ class ResNet(nn.Module):
             self.stages.append(nn.Sequential(*layers))
         self.widths = tuple(64 * 2**number * block.expansion for number in range(4))
         self.strides = (4, 8, 16, 32)
-
-    def forward(self, x: Tensor) -> list[Tensor]:
-        """Compute the feature maps of x, shape (b, 1, h, w), finest first."""
-        x = self.stem(x)  # (b, 64, h / 4, w / 4)
-        maps = []
-        for stage in self.stages:
-            x = stage(x)
-            maps.append(x)
-        return maps
 
 
 def make_encoder(options: NetworkOptions) -> SmallEncoder | ResNet:

@@ -1,1 +1,1 @@
-"""Reading of pages and measuring of their geometry."""
+"""Preprocessing of pages: reading, straightening and scaling."""

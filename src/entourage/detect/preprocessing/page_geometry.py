@@ -17,9 +17,8 @@ import torch
 from numpy.typing import NDArray
 
 from entourage.detect.detections import Detections
-from entourage.detect.preprocessing.reading import scaled_size
+from entourage.detect.preprocessing.reading import GrayImage, scaled_size
 
-GrayImage = NDArray[np.uint8]
 Mask = NDArray[np.bool_]
 
 COLUMNS = 400  # sampled columns

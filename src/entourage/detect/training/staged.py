@@ -1,6 +1,6 @@
-"""Pre-training of the thesis: the encoder learns to name single symbols, then all of the network to colour pages.
+"""Training in the stages of the thesis: pre-training, each loss alone, energy again, then all losses.
 
-The thesis' schedule: pre-training, each loss by itself, energy again, then all together.
+In pre-training, the encoder classifies single symbols; then, encoder and decoder segment pages.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from entourage.detect.models.losses import TERMS
 from entourage.detect.models.watershed import WatershedDetector
 from entourage.detect.training.task import DetectionTask, PageTask, Recipe, WindowSample, cut_on_host, make_batch
 from entourage.detect.training.windows import PagePack, WindowSampler
@@ -23,15 +24,15 @@ from entourage.training.checkpoint import TrainingResult
 from entourage.training.loop import train
 from entourage.training.task import Losses, Task
 
-PATCH = 128  # pixels of a side of a patch
-_INK = 0.3  # least ink of a pixel that is part of a symbol
+PATCH = 128  # height and width of a patch in pixels
+_INK = 0.3  # pixels with less ink are background
 
 
 class PatchClassifier(nn.Module):
-    """The encoder with a classifier on the middle of all its maps, where the symbol is.
+    """Encoder with a linear classifier on the centres of all its maps, for patches around a symbol.
 
     Args:
-        detector: whose encoder is trained in place.
+        detector: the detector; its encoder is trained in place.
     """
 
     def __init__(self, detector: WatershedDetector) -> None:
@@ -40,25 +41,25 @@ class PatchClassifier(nn.Module):
         self.classes = nn.Linear(sum(self.encoder.widths), len(detector.classes))
 
     def forward(self, ink: Tensor) -> Tensor:
-        """Class logits (b, classes) of patches (b, 1, h, w)."""
-        middles = [_middle(level) for level in self.encoder(ink)]
-        logits: Tensor = self.classes(torch.cat(middles, 1))
+        """Compute class logits (b, classes) of patches (b, 1, h, w)."""
+        centres = [_centre_mean(level) for level in self.encoder(ink)]
+        logits: Tensor = self.classes(torch.cat(centres, 1))
         return logits
 
 
-def _middle(level: Tensor) -> Tensor:
-    """The mean of the middle third of a map each way: (b, c, h, w) to (b, c)."""
-    high, wide = (size // 3 for size in level.shape[2:])
+def _centre_mean(level: Tensor) -> Tensor:
+    """Return the mean of the middle third of a map along both axes: (b, c, h, w) to (b, c)."""
+    top, left = (size // 3 for size in level.shape[2:])
     weights = torch.zeros(level.shape[2:], device=level.device)
-    weights[high : level.shape[2] - high, wide : level.shape[3] - wide] = 1.0
+    weights[top : level.shape[2] - top, left : level.shape[3] - left] = 1.0
     return torch.einsum("bchw,hw->bc", level, (weights / weights.sum()).to(level.dtype))
 
 
 class PageSegmenter(nn.Module):
-    """Encoder and decoder with a class for every cell of the finest map.
+    """Encoder and decoder with a class for each cell of the finest map.
 
     Args:
-        detector: whose network is trained in place.
+        detector: the detector; its encoder and decoder are trained in place.
     """
 
     def __init__(self, detector: WatershedDetector) -> None:
@@ -67,26 +68,26 @@ class PageSegmenter(nn.Module):
         self.classes = nn.Conv2d(self.decoder.widths[0], len(detector.classes) + 1, 1)
 
     def forward(self, ink: Tensor) -> Tensor:
-        """Class logits (b, 1 + classes, h, w) of the cells of pages (b, 1, H, W); 0 is background."""
+        """Compute class logits (b, 1 + classes, h, w) of the cells of pages (b, 1, H, W); 0 is background."""
         logits: Tensor = self.classes(self.decoder(self.encoder(ink))[0])
         return logits
 
 
 @dataclass(frozen=True)
 class SegmentationBatch:
-    """A draw with the class of every pixel by the boxes it is in, (b, h, w) int64."""
+    """Windows with the class of each pixel according to the boxes, shape (b, h, w), int64."""
 
     sample: WindowSample
     pixel_labels: Tensor
 
 
 class PatchTask(PageTask[tuple[WindowSample, Tensor]]):
-    """Patches around single symbols, every class as often as the recipe's windows have it.
+    """Classification of patches around single symbols; classes are sampled as in `WindowSampler`.
 
     Args:
-        detector: whose encoder is trained in place.
+        detector: the detector; its encoder is trained in place.
         pack: the pages.
-        recipe: how.
+        recipe: the training recipe.
     """
 
     def __init__(self, detector: WatershedDetector, pack: PagePack, recipe: Recipe) -> None:
@@ -96,7 +97,7 @@ class PatchTask(PageTask[tuple[WindowSample, Tensor]]):
         self._sampler = WindowSampler(pack, window)
 
     def load(self, item: int, rng: np.random.Generator) -> tuple[WindowSample, Tensor]:
-        """Patches with the symbol in the middle, and its class, from 0."""
+        """Sample patches with a symbol in the centre, and its class, from 0."""
         rows = self._sampler.sample_symbols(self.batch, rng)
         centre = (self.pack.boxes[rows, :2] + self.pack.boxes[rows, 2:]) / 2
         corner = np.round(centre - PATCH / 2 + rng.normal(0, 2, centre.shape)).astype(np.float64)
@@ -105,23 +106,23 @@ class PatchTask(PageTask[tuple[WindowSample, Tensor]]):
         return sample, torch.from_numpy(self.pack.labels[rows] - 1)
 
     def loss(self, model: nn.Module, batch: tuple[WindowSample, Tensor], step: int) -> Losses:
-        """Cross-entropy of the class."""
+        """Compute the cross-entropy of the class."""
         sample, labels = batch
-        made = make_batch(sample, self.pack.pixels, PATCH, PATCH, self.recipe.degradation)
-        return {"loss": F.cross_entropy(model(made.ink), labels)}
+        window_batch = make_batch(sample, self.pack.pixels, PATCH, PATCH, self.recipe.degradation)
+        return {"loss": F.cross_entropy(model(window_batch.ink), labels)}
 
     def config(self) -> dict[str, Any]:
-        """What makes this run this run."""
+        """Return the configuration that a resumed run must share."""
         return {"pages": len(self.pack), "symbols": len(self.pack.labels), "patch": PATCH}
 
 
 class SegmentationTask(PageTask[SegmentationBatch]):
-    """The class of every inked pixel.
+    """Segmentation of pages: the class of each pixel of ink.
 
     Args:
-        detector: whose network is trained in place.
+        detector: the detector; its encoder and decoder are trained in place.
         pack: the pages.
-        recipe: how.
+        recipe: the training recipe.
     """
 
     def __init__(self, detector: WatershedDetector, pack: PagePack, recipe: Recipe) -> None:
@@ -129,7 +130,7 @@ class SegmentationTask(PageTask[SegmentationBatch]):
         self._sampler = WindowSampler(pack, recipe.window)
 
     def load(self, item: int, rng: np.random.Generator) -> SegmentationBatch:
-        """Windows, and the class of every pixel by the boxes it is in."""
+        """Sample windows, and the class of each of their pixels according to the boxes."""
         windows = self._sampler.sample(self.recipe.batch, rng)
         window = self.recipe.window
         shape = (self.recipe.batch, window.height, window.width)
@@ -138,24 +139,24 @@ class SegmentationTask(PageTask[SegmentationBatch]):
         return SegmentationBatch(sample, torch.from_numpy(label_map(boxes, labels, image, shape)))
 
     def loss(self, model: nn.Module, batch: SegmentationBatch, step: int) -> Losses:
-        """Cross-entropy of the class of cells."""
+        """Compute the cross-entropy of the class of the cells."""
         window = self.recipe.window
-        plain = make_batch(batch.sample, self.pack.pixels, window.height, window.width, None)
-        made = make_batch(batch.sample, self.pack.pixels, window.height, window.width, self.recipe.degradation)
-        target = torch.where(plain.ink[:, 0] > _INK, batch.pixel_labels, 0)
-        logits = model(made.ink)  # (b, 1 + classes, h, w)
-        stride = window.height // logits.shape[2]  # cells stand for their upper left pixels
+        clean = make_batch(batch.sample, self.pack.pixels, window.height, window.width, None)
+        window_batch = make_batch(batch.sample, self.pack.pixels, window.height, window.width, self.recipe.degradation)
+        target = torch.where(clean.ink[:, 0] > _INK, batch.pixel_labels, 0)
+        logits = model(window_batch.ink)  # (b, 1 + classes, h, w)
+        stride = window.height // logits.shape[2]  # a cell has the class of its upper left pixel
         return {"loss": F.cross_entropy(logits, target[:, ::stride, ::stride])}
 
     def config(self) -> dict[str, Any]:
-        """What makes this run this run."""
+        """Return the configuration that a resumed run must share."""
         return {"pages": len(self.pack), "symbols": len(self.pack.labels)}
 
 
 def label_map(
     boxes: NDArray[np.float32], labels: NDArray[np.int64], image: NDArray[np.int64], shape: tuple[int, int, int]
 ) -> NDArray[np.int64]:
-    """The label of every pixel (b, h, w): that of the smallest box it is in, 0 where there is none."""
+    """Return the label of each pixel, shape (b, h, w): that of the smallest box that contains it, or 0."""
     pixel_labels = np.zeros(shape, dtype=np.int64)
     area = (boxes[:, 2:] - boxes[:, :2]).prod(axis=1)
     limits = np.array([shape[2], shape[1]] * 2)
@@ -166,17 +167,14 @@ def label_map(
     return pixel_labels
 
 
-ALL = ("energy", "class", "box")
-
-
 @dataclass(frozen=True)
 class Stage:
-    """A part of the schedule.
+    """A stage of the training.
 
     Attributes:
-        name: of the stage.
-        fraction: of all steps.
-        terms: the losses that are minimised; none in the two stages of pre-training, "patches" and "segmentation".
+        name: name of the stage; "patches" and "segmentation" are the stages of pre-training.
+        fraction: fraction of all steps.
+        terms: losses of the detector that are minimised; empty in pre-training.
     """
 
     name: str
@@ -184,7 +182,7 @@ class Stage:
     terms: tuple[str, ...] = ()
 
 
-# The shares of the original's recipe: 20, 20, 20, 10 and 30 thousand steps, after two kinds of pre-training.
+# As in the original code: 20, 20, 20, 10 and 30 thousand steps, after two stages of pre-training.
 STAGES = (
     Stage("patches", 0.10),
     Stage("segmentation", 0.15),
@@ -192,7 +190,7 @@ STAGES = (
     Stage("class", 0.15, ("class",)),
     Stage("box", 0.15, ("box",)),
     Stage("energy again", 0.075, ("energy",)),
-    Stage("all", 0.225, ALL),
+    Stage("all", 0.225, TERMS),
 )
 
 
@@ -204,30 +202,30 @@ def train_in_stages(
     device: str = "auto",
     progress: bool | None = None,
 ) -> tuple[WatershedDetector, TrainingResult]:
-    """Trains the task's detector stage by stage, each going on with the weights of the one before.
+    """Train the detector of a task in stages; each starts from the weights of the previous one.
 
     Args:
-        task: gives the detector, the pages and the recipe, whose steps the stages share.
-        stages: in order; the last must train the detector.
-        run_dir: the folder for checkpoints, one below it a stage; None keeps none.
-        device: where to train.
-        progress: show a line; None: only on a terminal.
+        task: the task, with detector, pages and recipe; the steps of the recipe are divided among the stages.
+        stages: the stages in order; the last one must train the detector.
+        run_dir: folder for checkpoints, with a subfolder per stage; None: no checkpoints.
+        device: training device.
+        progress: show progress; None: only on a terminal.
 
     Returns:
-        The trained detector, in evaluation mode, and how it all went.
+        The trained detector, in evaluation mode, and the result of all stages.
 
     Raises:
-        ValueError: there is no stage, or the last trains no loss of the detector.
+        ValueError: there are no stages, or the last one is a stage of pre-training.
     """
     if not stages or not stages[-1].terms:
-        raise ValueError("the last stage trains no loss of the detector; expected one that does")
+        raise ValueError("stages: the last stage has no losses; expected a last stage that trains the detector")
     seconds, steps, metrics = 0.0, 0, {}
     last: DetectionTask = task
     for number, stage in enumerate(stages):
         recipe = replace(task.recipe, steps=max(1, round(stage.fraction * task.recipe.steps)))
         folder = None if run_dir is None else run_dir / f"stage-{number}-{stage.name.replace(' ', '-')}"
         current = _stage_task(task, stage, recipe, last=number == len(stages) - 1)
-        current.root_dir = run_dir  # each stage goes on from the one before
+        current.root_dir = run_dir  # stages build on each other: only all of them can be restarted
         title = f"Stage {number + 1}: {stage.name}"
         result = train(current, recipe.training_options(), folder, device=device, progress=progress, title=title)
         seconds, steps, metrics = seconds + result.seconds, steps + result.steps, result.metrics
@@ -243,5 +241,5 @@ def _stage_task(task: DetectionTask, stage: Stage, recipe: Recipe, *, last: bool
         return SegmentationTask(task.detector, task.pack, recipe)
     if last:
         return DetectionTask(task.detector, task.pack, task.validation, recipe, terms=stage.terms, log=task.log)
-    # Between stages the weights themselves go on; their average is for the end.
+    # Stages start from the weights, not from their average, which is only for the final detector.
     return DetectionTask(task.detector, task.pack, [], replace(recipe, average=0.0), terms=stage.terms)

@@ -1,10 +1,7 @@
-"""What a step looks at: windows cut out and disguised on the device, and the detector's losses on them.
+"""The training task of the detector: recipe, batches of windows, losses and validation.
 
-How a detector is trained: steps, windows, disguise, optimiser.
-
-What all trainings on windows of pages share: the pages, where they are, and steps by number.
-
-What the training loop trains: a detector on windows of pages.
+`WindowBatch` contains the pixels of a step, `LossModule` computes the losses on them, `PageTask` is the base class of
+all trainings on windows of pages, and `DetectionTask` trains a detector.
 """
 
 from __future__ import annotations
@@ -24,23 +21,24 @@ from entourage.detect.detections import Detections
 from entourage.detect.evaluation.ground_truth import GroundTruthPage
 from entourage.detect.evaluation.metrics import average_precision, drop_duplicates
 from entourage.detect.evaluation.page_evaluation import ground_truth_detections
+from entourage.detect.models.losses import TERMS
 from entourage.detect.models.watershed import WatershedDetector
 from entourage.detect.training.augmentation import DegradationOptions, Margins, MarginSampler, degrade, paste_margins
 from entourage.detect.training.windows import PagePack, WindowOptions, Windows, WindowSampler, cut_windows, scaled_page
 from entourage.training.options import StepRecipe, TrainingOptions
 from entourage.training.task import Batch, EMATask, Losses
 
-_CELL = 8  # pixels of a cell of the mask of what is not looked at
+_CELL = 8  # pixels of a cell of the mask of ignored pixels
 
 
 @dataclass(frozen=True)
 class WindowSample:
-    """What is drawn for a step, before any pixel is touched.
+    """Windows of a step, sampled but usually not yet cut out.
 
     Attributes:
-        windows: where, and the symbols there.
-        margins: crops on top of them, if any.
-        ink: the windows' pixels, where the pages do not fit on the device; else None.
+        windows: positions of the windows and their symbols.
+        margins: crops to paste at their top, if any.
+        ink: pixels of the windows if the pages do not fit on the training device; else None.
     """
 
     windows: Windows
@@ -50,7 +48,7 @@ class WindowSample:
 
 @dataclass(frozen=True)
 class WindowBatch:
-    """What the detector is given: pages (b, 1, h, w), their objects, and what is not looked at (b, h, w)."""
+    """Input of the losses: windows (b, 1, h, w), their objects, and the mask of ignored pixels (b, h, w)."""
 
     ink: Tensor
     boxes: Tensor
@@ -60,13 +58,13 @@ class WindowBatch:
 
 
 def cut_ink(sample: WindowSample, pixels: Tensor, height: int, width: int) -> Tensor:
-    """The ink of a draw, shape (b, 1, height, width), on the device of the pixels."""
+    """Cut out the windows with their margins, shape (b, 1, height, width), on the device of the pixels."""
     ink = cut_windows(pixels, sample.windows, height, width)
     return ink if sample.margins is None else paste_margins(ink, pixels, sample.margins)
 
 
 def cut_on_host(sample: WindowSample, pixels: Tensor, device: torch.device, height: int, width: int) -> WindowSample:
-    """The draw as it is where the pages are on the device of training; otherwise with its ink, cut where they are."""
+    """Cut out the windows on the CPU if the pages are not on the training device; otherwise, return the sample."""
     if pixels.device.type == device.type:
         return sample
     return WindowSample(sample.windows, None, cut_ink(sample, pixels, height, width))
@@ -76,13 +74,16 @@ def cut_on_host(sample: WindowSample, pixels: Tensor, device: torch.device, heig
 def make_batch(
     sample: WindowSample, pixels: Tensor, height: int, width: int, degradation: DegradationOptions | None
 ) -> WindowBatch:
-    """All pixels of a step, on the device.
+    """Compute all pixels of a step, on the training device.
 
     Args:
-        sample: on the device.
-        pixels: `PagePack.pixels`, on the same device unless the draw has its ink already.
-        height, width: of a window.
-        degradation: how windows are disguised; None leaves them as they are.
+        sample: the windows, on the device.
+        pixels: `PagePack.pixels`, on the same device unless `sample.ink` is set.
+        height, width: size of the windows.
+        degradation: options of the degradation; None: the windows are not degraded.
+
+    Returns:
+        The batch.
     """
     ink = cut_ink(sample, pixels, height, width) if sample.ink is None else sample.ink
     if degradation is not None:
@@ -94,21 +95,21 @@ def make_batch(
 
 
 def hidden_mask(boxes: Tensor, image: Tensor, shape: tuple[int, int, int]) -> Tensor:
-    """Where centres of symbols lie that can mostly not be seen, and some pixels around: (b, h, w) bool."""
+    """Return a mask (b, h, w) of pixels near the centres of symbols that are mostly cut off."""
     batch, height, width = shape
     rows, columns = -(-height // _CELL), -(-width // _CELL)
     cell = ((boxes[:, :2] + boxes[:, 2:]) / (2 * _CELL)).long()  # (n, 2) x, y
-    at = (image * rows + cell[:, 1].clamp(0, rows - 1)) * columns + cell[:, 0].clamp(0, columns - 1)
-    mask = torch.zeros(batch * rows * columns, device=boxes.device).index_fill_(0, at, 1.0)
+    flat_index = (image * rows + cell[:, 1].clamp(0, rows - 1)) * columns + cell[:, 0].clamp(0, columns - 1)
+    mask = torch.zeros(batch * rows * columns, device=boxes.device).index_fill_(0, flat_index, 1.0)
     mask = F.max_pool2d(mask.view(batch, 1, rows, columns), 3, 1, 1)
     return F.interpolate(mask, scale_factor=_CELL, mode="nearest")[:, 0, :height, :width] > 0
 
 
 class LossModule(nn.Module):
-    """The detector as the loop calls it: one batch in, its losses out.
+    """Wrapper of the detector for the training loop: a batch in, its losses out.
 
     Args:
-        detector: is trained in place.
+        detector: the detector; trained in place.
     """
 
     def __init__(self, detector: WatershedDetector) -> None:
@@ -116,23 +117,23 @@ class LossModule(nn.Module):
         self.detector = detector
 
     def forward(self, batch: WindowBatch) -> dict[str, Tensor]:
-        """Energy, class and box loss."""
+        """Compute the losses "energy", "class" and "box"."""
         return self.detector.losses(batch.ink, batch.boxes, batch.labels, batch.image, batch.ignore)
 
 
-CHECKPOINT_STEPS = 100  # what a run that is stopped loses at most; an epoch has thousands
+CHECKPOINT_STEPS = 100  # steps that an interrupted run loses at most; an epoch has thousands
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe(StepRecipe):
-    """How a detector is trained; `validation` counts pages, at most.
+    """Training recipe of the detector; `validation` is the maximum number of validation pages.
 
     Attributes:
-        batch: windows a step.
-        window: how they are drawn.
-        degradation: how they are disguised; None leaves them as they are.
-        margin: crops of rare symbols on top of each window; the thesis has 12.
-        clip_norm: longest gradient.
+        batch: windows per step.
+        window: options of the windows.
+        degradation: options of their degradation; None: no degradation.
+        margin: number of crops of rare symbols at the top of each window; the thesis has 12.
+        clip_norm: maximum norm of the gradient.
     """
 
     batch: int = 16
@@ -150,30 +151,33 @@ class Recipe(StepRecipe):
         if self.batch < 1:
             raise ValueError(f"batch is {self.batch}; expected 1 or more")
         if self.margin < 0:
-            raise ValueError(f"margin is {self.margin}; expected a number of crops, or 0 for none")
+            raise ValueError(f"margin is {self.margin}; expected 0 crops or more")
 
     @classmethod
     def for_handwriting(cls) -> Recipe:
-        """For a few pages by many hands, from a detector that knows print: wider pages, more variation, slower."""
+        """Return the recipe for fine-tuning on a few pages of handwriting from a detector of printed music.
+
+        Windows are wider and vary more, and the learning rate is lower.
+        """
         window = WindowOptions(height=384, width=1280, unscaled=0.15, zoom=0.12, stretch=0.08)
         return cls(steps=4000, batch=12, window=window, learning_rate=7e-4, warmup=200, epoch=1000)
 
     def training_options(self) -> TrainingOptions:
-        """The same for the training loop."""
+        """Return the options of the training loop."""
         return replace(super().training_options(), clip_norm=self.clip_norm, checkpoint_every=CHECKPOINT_STEPS)
 
 
 class PageTask(EMATask[int, Batch]):
-    """A task whose steps are numbers; what they draw comes from the loop's generator.
+    """Base class of tasks on windows of pages; its items are numbers of steps.
 
     Args:
-        model: is trained in place.
+        model: the model; trained in place.
         pack: the pages.
-        recipe: how.
-        decay: of the average of the weights, as for `EMATask`.
+        recipe: the training recipe.
+        decay: decay of the average of the weights, as for `EMATask`.
 
     Attributes:
-        device: where training takes place.
+        device: the training device.
     """
 
     def __init__(self, model: nn.Module, pack: PagePack, recipe: Recipe, decay: float | None = None) -> None:
@@ -183,29 +187,29 @@ class PageTask(EMATask[int, Batch]):
         self.device = torch.device("cpu")
 
     def prepare(self, device: torch.device) -> None:
-        """Takes the pages to the device, if they fit."""
+        """Move the pages to the training device if they fit."""
         super().prepare(device)
         self.device = device
         self.pack.move(device)
 
     def plan(self, epoch: int) -> Sequence[int]:
-        """The numbers of an epoch's steps."""
+        """Return the numbers of the steps of an epoch."""
         return range(epoch * self.recipe.epoch, (epoch + 1) * self.recipe.epoch)
 
 
 class DetectionTask(PageTask[WindowSample]):
-    """What the training loop trains. A step draws windows by number; their pixels are made on the device.
+    """Training of a detector on windows of pages; pixels are computed on the training device.
 
     Args:
-        detector: is trained in place.
-        pack: the pages to learn from.
-        validation: pages to validate with.
-        recipe: how.
-        terms: the losses that are minimised; the others are only logged.
-        log: is told of every validation in a line, e.g. print; None says nothing.
+        detector: the detector; trained in place.
+        pack: training pages.
+        validation: validation pages.
+        recipe: the training recipe.
+        terms: losses that are minimised; the others are only logged.
+        log: called with one line per validation, such as print; None: no output.
 
     Raises:
-        ValueError: the classes of the detector are not those of the pages.
+        ValueError: the classes of the detector differ from those of the pages.
     """
 
     def __init__(
@@ -215,11 +219,13 @@ class DetectionTask(PageTask[WindowSample]):
         validation: Sequence[GroundTruthPage],
         recipe: Recipe,
         *,
-        terms: tuple[str, ...] = ("energy", "class", "box"),
+        terms: tuple[str, ...] = TERMS,
         log: Callable[[str], None] | None = None,
     ) -> None:
         if detector.classes != pack.classes:
-            raise ValueError(f"the detector has {len(detector.classes)} classes, the pages other ones; expected equal")
+            raise ValueError(
+                f"detector: {len(detector.classes)} classes that are not those of the pages; expected the same"
+            )
         detector.set_class_weights(torch.from_numpy(pack.counts()))
         super().__init__(LossModule(detector), pack, recipe, recipe.average)
         self.detector = detector
@@ -231,49 +237,49 @@ class DetectionTask(PageTask[WindowSample]):
         self._margins = MarginSampler(pack, recipe.window, recipe.margin) if recipe.margin else None
 
     def trial(self) -> DetectionTask:
-        """The same task with a detector of its own, to measure its pace with."""
+        """Return the same task with a copy of the detector, to measure the time per step."""
         detector = copy.deepcopy(self.detector)
         return DetectionTask(detector, self.pack, self.validation, self.recipe, terms=self.terms)
 
     def load(self, item: int, rng: np.random.Generator) -> WindowSample:
-        """Draws windows and looks up their symbols; cuts them here only if the pages did not fit on the device."""
+        """Sample the windows of a step; they are cut out here only if the pages do not fit on the device."""
         windows = self._windows.sample(self.recipe.batch, rng)
         sample = WindowSample(windows) if self._margins is None else WindowSample(*self._margins.sample(windows, rng))
         window = self.recipe.window
         return cut_on_host(sample, self.pack.pixels, self.device, window.height, window.width)
 
     def loss(self, model: nn.Module, batch: WindowSample, step: int) -> Losses:
-        """The sum of the losses, and each."""
+        """Compute the sum of the minimised losses, and each loss."""
         window = self.recipe.window
-        made = make_batch(batch, self.pack.pixels, window.height, window.width, self.recipe.degradation)
-        parts: dict[str, Tensor] = model(made)
+        window_batch = make_batch(batch, self.pack.pixels, window.height, window.width, self.recipe.degradation)
+        parts: dict[str, Tensor] = model(window_batch)
         total = torch.stack([parts[name] for name in self.terms]).sum()
         return {"loss": total, **{name: value.detach() for name, value in parts.items()}}
 
     def after_step(self, step: int) -> None:
-        """Keeps the average up to date, and the count for `log`."""
+        """Update the average of the weights and the number of the step for `log`."""
         super().after_step(step)
         self.step = step
 
     def validate(self, model: nn.Module) -> dict[str, float]:
-        """Mean average precision of the network's own classes on pages it does not learn from."""
+        """Compute the mean average precision on the validation pages, over the classes of the detector."""
         if not self.validation:
             return {}
         assert isinstance(model, LossModule)
         means = mean_precision(model.detector, self.validation, self.device)
         if self.log is not None:
-            found = ", ".join(f"{name} {value:.3f}" for name, value in means.items())
-            self.log(f"step {self.step} of {self.recipe.steps}: {found}")
+            values = ", ".join(f"{name} {value:.3f}" for name, value in means.items())
+            self.log(f"step {self.step} of {self.recipe.steps}: {values}")
         return means
 
     def trained(self) -> WatershedDetector:
-        """The averaged detector, in evaluation mode."""
-        learner = self.final_model()
-        assert isinstance(learner, LossModule)
-        return learner.detector.eval()
+        """Return the detector with averaged weights, in evaluation mode."""
+        module = self.final_model()
+        assert isinstance(module, LossModule)
+        return module.detector.eval()
 
     def config(self) -> dict[str, Any]:
-        """What makes this run this run."""
+        """Return the configuration that a resumed run must share."""
         return {
             "classes": list(self.detector.classes),
             "options": json.loads(json.dumps(self.detector.options.to_dict())),
@@ -288,13 +294,14 @@ class DetectionTask(PageTask[WindowSample]):
 def mean_precision(
     detector: WatershedDetector, pages: Sequence[GroundTruthPage], device: torch.device
 ) -> dict[str, float]:
-    """Mean AP and AP50 of the detector's own classes on pages, whose interline is known."""
-    truth, found = [], []
+    """Compute mean AP and AP50 of a detector on pages with known interline, over the classes of the detector."""
+    truth, predictions = [], []
     for page in pages:
         image, boxes = scaled_page(page)
         ink = 1 - torch.from_numpy(image).to(device).float()[None, None] / 255  # (1, 1, h, w)
-        (seen,) = ({name: value.cpu() for name, value in each.items()} for each in detector.objects(ink))
+        (objects,) = detector.objects(ink)
+        found = {name: value.cpu() for name, value in objects.items()}
         truth.append(drop_duplicates(ground_truth_detections(replace(page, boxes=boxes), "own", detector.classes)))
-        found.append(Detections(seen["boxes"], seen["labels"], seen["scores"], detector.classes))
-    means = average_precision(truth, found).means()
+        predictions.append(Detections(found["boxes"], found["labels"], found["scores"], detector.classes))
+    means = average_precision(truth, predictions).means()
     return {"map": means["mAP"], "ap50": means["AP50"]}

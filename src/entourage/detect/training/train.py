@@ -1,4 +1,4 @@
-"""From annotated pages to a detector."""
+"""Training of a detector on annotated pages."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ MODEL = "detect.safetensors"
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """What is to be learned and how.
+    """Configuration of a training.
 
     Attributes:
-        data: data sets, as `read_ground_truth` reads them.
-        out: the folder for the detector, its checkpoints and a summary.
-        classes: the network's own list, V1's, or the classes that MUSCIMA++'s pages hold.
-        start: a detector to begin with, a file or the name of one that comes with the package; None begins with random
-            weights.
-        preset: maps, network and losses, where no detector is given to begin with.
-        options: the same in full, in place of the preset.
-        recipe: how.
-        minutes: how long training may take in all, in place of the recipe's steps.
-        staged: the stages of the thesis, one after the other, in place of all losses at once.
-        device: where to train.
-        progress: show bars; None: only on a terminal.
-        log: where to tell of validations; None: nowhere.
+        data: folders of data sets, as accepted by `read_ground_truth`.
+        out: folder for the detector, its checkpoints and a summary.
+        classes: "detector" (`DETECTOR_CLASSES`), "v1" (the classes of DeepScores V1) or "muscima" (the classes found on
+            the pages, for MUSCIMA++).
+        start: detector to start from: a file, or the name of a shipped detector; None: random weights.
+        preset: preset of maps, network and losses, if training starts from random weights.
+        options: all options of the detector, instead of the preset.
+        recipe: the training recipe.
+        minutes: maximum duration of the training, instead of the steps of the recipe.
+        staged: train in the stages of the thesis instead of all losses at once.
+        device: training device.
+        progress: show progress bars; None: only on a terminal.
+        log: called with one line per validation; None: no output.
     """
 
     data: Sequence[str | Path]
@@ -68,17 +68,17 @@ class TrainConfig:
 
 
 def train_detector(config: TrainConfig, pack: PagePack | None = None) -> dict[str, Any]:
-    """Trains a detector and writes it; a call that was stopped goes on when it is repeated.
+    """Train a detector and write it to a file; an interrupted training is resumed by the same call.
 
     Args:
         config: data, detector and recipe.
-        pack: the result of `load_training_pages`, for several trainings on the same pages; None: the pages are read.
+        pack: result of `load_training_pages`, for several trainings on the same pages; None: the pages are read.
 
     Returns:
-        What was learned from, for how long, and how well it does on validation pages.
+        The summary of the training: pages, steps, duration and metrics on the validation pages.
 
     Raises:
-        ValueError: on anything in the input that is not as it should be.
+        ValueError: the data or the configuration are invalid.
     """
     check_outputs(config.out, command=COMMAND)
     pack = load_training_pages(config) if pack is None else pack
@@ -119,66 +119,62 @@ def train_detector(config: TrainConfig, pack: PagePack | None = None) -> dict[st
 
 
 def load_training_pages(config: TrainConfig) -> PagePack:
-    """The training pages of the job's folders, packed."""
+    """Read and pack the training pages of the data sets."""
     pages = [
         page for folder in config.data for page in relabel_pages(read_ground_truth(folder, "train"), config.classes)
     ]
-    lists = {"detector": DETECTOR_CLASSES, "v1": tuple(V1_IDS)}
-    return pack_pages(pages, lists.get(config.classes) or class_names(pages), progress=config.progress)
+    class_lists = {"detector": DETECTOR_CLASSES, "v1": tuple(V1_IDS)}
+    return pack_pages(pages, class_lists.get(config.classes) or class_names(pages), progress=config.progress)
 
 
 def run_training(task: DetectionTask, config: TrainConfig) -> tuple[WatershedDetector, TrainingResult]:
-    """Trains to the end or for a time, at once or in stages; the detector is in evaluation mode afterwards."""
+    """Train for the steps of the recipe or for a time, in stages or not; return the detector in evaluation mode."""
     if config.minutes is not None:
-        items = list(range(TRIAL_STEPS))
-        epoch, seed = task.recipe.epoch, task.recipe.seed
         steps = steps_in_budget(
             task.trial(),
-            items,
+            list(range(TRIAL_STEPS)),
             config.out,
             config.minutes,
             config.device,
-            steps_per_epoch=epoch,
-            seed=seed,
+            steps_per_epoch=task.recipe.epoch,
+            seed=task.recipe.seed,
             progress=config.progress,
         )
         task.recipe = replace(task.recipe, steps=steps)
     if config.staged:
         return train_in_stages(task, STAGES, config.out, device=config.device, progress=config.progress)
     options = task.recipe.training_options()
-    result = train(
-        task, options, config.out, device=config.device, progress=config.progress, title="Learning to detect"
-    )
+    result = train(task, options, config.out, device=config.device, progress=config.progress, title="Training")
     return task.trained(), result
 
 
 def relabel_pages(pages: Sequence[GroundTruthPage], classes: TrainingClasses) -> list[GroundTruthPage]:
-    """Pages whose labels are those of a class list; V1's are whole words where the network's own are letters."""
+    """Return the pages with the labels of a class list; "v1" has entire dynamics such as "pp" instead of letters."""
     if classes == "v1":
         return [replace(page, labels=[name or None for name in page.v1]) for page in pages]
     return list(pages)
 
 
 def transfer_weights(old: WatershedDetector, classes: Sequence[str]) -> WatershedDetector:
-    """A detector for other classes with all that an old one knows: classes of the same name keep what tells them."""
+    """Return a detector for other classes with the weights of an old one; the weights of common classes are kept."""
     if old.classes == tuple(classes):
         return old
     new = WatershedDetector(classes, old.options)
-    state, known = new.state_dict(), old.state_dict()
-    own = {name: value for name, value in known.items() if name in state and state[name].shape == value.shape}
+    state, old_state = new.state_dict(), old.state_dict()
+    loaded = {name: value for name, value in old_state.items() if name in state and state[name].shape == value.shape}
     head = [name for name in state if name.startswith("network.head.classes.")]
-    both = [(row, old.classes.index(name)) for row, name in enumerate(new.classes) if name in old.classes]
+    shared_classes = [(row, old.classes.index(name)) for row, name in enumerate(new.classes) if name in old.classes]
     for name in head:
-        own[name] = state[name].clone()
-        for row, before in both:
-            own[name][row] = known[name][before]
-    new.load_state_dict({**state, **own, "loss.class_weights": state["loss.class_weights"]})
+        loaded[name] = state[name].clone()
+        for row, old_row in shared_classes:
+            loaded[name][row] = old_state[name][old_row]
+    new.load_state_dict({**state, **loaded, "loss.class_weights": state["loss.class_weights"]})
     return new
 
 
 @contextmanager
 def _cudnn_benchmark() -> Iterator[None]:
-    """Lets a GPU look for the fastest algorithms: windows are all of one size, so that it does so once."""
+    """Let cuDNN search for the fastest algorithms, which pays off because all windows have the same size."""
     before = torch.backends.cudnn.benchmark
     torch.backends.cudnn.benchmark = True
     try:
@@ -188,7 +184,7 @@ def _cudnn_benchmark() -> Iterator[None]:
 
 
 def _validation(config: TrainConfig) -> list[GroundTruthPage]:
-    """Pages for validation, in turn from every data set that has some."""
+    """Return the validation pages, taken in turn from each data set that has some."""
     sets = []
     for folder in config.data if config.recipe.validation else ():
         with suppress(NoPagesError):

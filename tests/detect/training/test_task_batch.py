@@ -11,31 +11,31 @@ from entourage.detect.training.task import LossModule, WindowSample, cut_ink, cu
 from entourage.detect.training.windows import WindowSampler, cut_windows
 
 
-def test_a_batch_without_view_is_the_windows_themselves(tmp_path: Path) -> None:
+def test_a_batch_without_degradation_equals_the_windows(tmp_path: Path) -> None:
     _, pack = small_data(tmp_path / "data")
     windows = WindowSampler(pack, RECIPE.window).sample(3, np.random.default_rng(0))
-    plain = cut_windows(pack.pixels, windows, 64, 128)
+    ink = cut_windows(pack.pixels, windows, 64, 128)
     batch = make_batch(WindowSample(windows), pack.pixels, 64, 128, None)
-    assert torch.equal(batch.ink, plain)
+    assert torch.equal(batch.ink, ink)
     assert torch.equal(batch.boxes, windows.boxes)
-    assert torch.equal(cut_ink(WindowSample(windows), pack.pixels, 64, 128), plain)
-    given = make_batch(WindowSample(windows, ink=plain / 2), pack.pixels, 64, 128, None)
-    assert torch.equal(given.ink, plain / 2)
+    assert torch.equal(cut_ink(WindowSample(windows), pack.pixels, 64, 128), ink)
+    cut_before = make_batch(WindowSample(windows, ink=ink / 2), pack.pixels, 64, 128, None)
+    assert torch.equal(cut_before.ink, ink / 2)
     torch.manual_seed(0)
-    seen = make_batch(WindowSample(windows), pack.pixels, 64, 128, DegradationOptions(p_clean=0.0))
-    assert not torch.equal(seen.ink, plain)
+    degraded = make_batch(WindowSample(windows), pack.pixels, 64, 128, DegradationOptions(p_clean=0.0))
+    assert not torch.equal(degraded.ink, ink)
 
 
-def test_windows_are_cut_early_where_the_pages_stay_behind(tmp_path: Path) -> None:
+def test_windows_are_cut_on_the_cpu_if_the_pages_are_not_on_the_device(tmp_path: Path) -> None:
     _, pack = small_data(tmp_path / "data")
     sample = WindowSample(WindowSampler(pack, RECIPE.window).sample(2, np.random.default_rng(0)))
     assert cut_on_host(sample, pack.pixels, torch.device("cpu"), 64, 128) is sample
-    early = cut_on_host(sample, pack.pixels, torch.device("meta"), 64, 128)
-    assert early.ink is not None
-    assert torch.equal(early.ink, cut_ink(sample, pack.pixels, 64, 128))
+    on_host = cut_on_host(sample, pack.pixels, torch.device("meta"), 64, 128)
+    assert on_host.ink is not None
+    assert torch.equal(on_host.ink, cut_ink(sample, pack.pixels, 64, 128))
 
 
-def test_the_surroundings_of_hidden_centres_are_not_looked_at() -> None:
+def test_surroundings_of_hidden_centres_are_ignored() -> None:
     boxes = torch.tensor([[-40.0, 20.0, 60.0, 30.0]])  # centre 10, 25
     mask = hidden_mask(boxes, torch.tensor([1]), (2, 50, 70))
     assert mask.shape == (2, 50, 70)
@@ -46,7 +46,7 @@ def test_the_surroundings_of_hidden_centres_are_not_looked_at() -> None:
     assert not hidden_mask(torch.zeros(0, 4), torch.zeros(0, dtype=torch.long), (2, 50, 70)).any()
 
 
-def test_the_learner_gives_the_losses_of_its_detector(tmp_path: Path) -> None:
+def test_the_loss_module_returns_the_losses_of_its_detector(tmp_path: Path) -> None:
     _, pack = small_data(tmp_path / "data")
     detector = small_detector(pack.classes).eval()
     windows = WindowSampler(pack, RECIPE.window).sample(2, np.random.default_rng(1))

@@ -11,7 +11,7 @@ from entourage.detect.evaluation.ground_truth import class_names, read_ground_tr
 from entourage.detect.training.windows import pack_pages, scaled_page
 
 
-def test_pages_come_at_the_working_interline_with_their_boxes(tmp_path: Path) -> None:
+def test_pages_and_boxes_are_scaled_to_the_working_interline(tmp_path: Path) -> None:
     pages = read_ground_truth(some_pages(tmp_path / "data"), "train")
     pack = pack_pages(pages, class_names(pages), workers=2, progress=False)
     assert len(pack) == 4
@@ -19,15 +19,15 @@ def test_pages_come_at_the_working_interline_with_their_boxes(tmp_path: Path) ->
     assert set(pack.widths) == {240}
     image, _ = scaled_page(pages[2])
     assert np.array_equal(pack.page(2), image)
-    known = [row for row, label in enumerate(pages[2].labels) if label is not None]
+    labelled = [row for row, label in enumerate(pages[2].labels) if label is not None]
     rows = slice(pack.first[2], pack.first[3])
-    assert np.array_equal(pack.boxes[rows], pages[2].boxes[known] / 2)
-    assert [pack.classes[label - 1] for label in pack.labels[rows]] == [pages[2].labels[row] for row in known]
-    x0, y0, x1, y1 = pack.boxes[rows][1].astype(int)  # even places at interline 20 are whole pixels at 10
+    assert np.array_equal(pack.boxes[rows], pages[2].boxes[labelled] / 2)
+    assert [pack.classes[label - 1] for label in pack.labels[rows]] == [pages[2].labels[row] for row in labelled]
+    x0, y0, x1, y1 = pack.boxes[rows][1].astype(int)  # even coordinates at interline 20 are whole pixels at 10
     assert pack.page(2)[y0:y1, x0:x1].max() == 0
 
 
-def test_symbols_know_their_page_and_classes_are_counted(tmp_path: Path) -> None:
+def test_pages_of_symbols_and_counts_of_classes(tmp_path: Path) -> None:
     pages = read_ground_truth(some_pages(tmp_path / "data"), "train")
     pack = pack_pages(pages, ("restQuarter", "staff"), workers=1, progress=False)
     assert pack.counts().tolist() == [sum(p.labels.count("restQuarter") for p in pages), 4]
@@ -38,7 +38,7 @@ def test_symbols_know_their_page_and_classes_are_counted(tmp_path: Path) -> None
     assert pack.pixels.dtype == torch.uint8
 
 
-def test_pages_of_which_nothing_can_be_learned_are_refused(tmp_path: Path) -> None:
+def test_pages_without_symbols_of_the_classes_raise(tmp_path: Path) -> None:
     pages = read_ground_truth(some_pages(tmp_path / "data"), "train")
-    with pytest.raises(ValueError, match="none of the 4 pages has a symbol of the 1 classes"):
+    with pytest.raises(ValueError, match="pages: none of 4 has a symbol of the 1 classes; expected at least one"):
         pack_pages(pages, ("coda",), workers=1, progress=False)
