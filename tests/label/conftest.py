@@ -22,18 +22,18 @@ METHODS = [*GRAPH_METHODS, LinearSVMLabeller]
 
 @pytest.fixture(params=METHODS, ids=lambda method: method.__name__)
 def method(request: pytest.FixtureRequest) -> Method:
-    """The game and every rival."""
+    """All labellers: the game and its baselines."""
     return request.param
 
 
 @pytest.fixture(params=GRAPH_METHODS, ids=lambda method: method.__name__)
 def graph_method(request: pytest.FixtureRequest) -> Method:
-    """Those to whom a graph matters."""
+    """The labellers that use a graph."""
     return request.param
 
 
 def assert_sound(found: GraphLabeller, n: int) -> None:
-    """Everything fitted is finite and of the right shape, and distributions are distributions."""
+    """Check that all fitted attributes are finite, have the right shape, and that distributions are normalised."""
     x = found.label_distributions_
     assert x.shape == (n, len(found.classes_))
     assert np.isfinite(x).all()
@@ -50,7 +50,7 @@ def assert_sound(found: GraphLabeller, n: int) -> None:
 
 @dataclass(frozen=True)
 class Data:
-    """Points in clusters that nobody could mistake, and one label a cluster."""
+    """Points in well separated clusters, with one label per cluster."""
 
     X: NDArray[np.float64]
     truth: NDArray[np.int64]
@@ -90,15 +90,15 @@ def graph() -> NDArray[np.float64]:
 
 @pytest.fixture
 def few_labels() -> NDArray[np.int64]:
-    """Six labels of three classes, unequally many, for the points of `graph`."""
+    """Three, two and one labels of three classes, for the points of `graph`."""
     y = np.full(24, -1)
     y[[0, 5, 9, 12, 18, 23]] = [0, 0, 0, 1, 1, 2]
     return y
 
 
 @pytest.fixture
-def two_parts() -> tuple[sparse.csr_matrix, NDArray[np.int64]]:
-    """Points 0 to 4 with labels of classes 0 and 1, points 5 to 9 with labels of class 1 alone, in separate parts."""
+def two_components() -> tuple[sparse.csr_matrix, NDArray[np.int64]]:
+    """Two components: points 0 to 4 with labels of classes 0 and 1, points 5 to 9 with labels of class 1 only."""
     rng = np.random.default_rng(2)
     blocks = [w + w.T for w in rng.random((2, 5, 5))]
     return sparse.csr_matrix(sparse.block_diag(blocks)), np.array([0, -1, -1, -1, 1, 1, -1, -1, 1, -1])

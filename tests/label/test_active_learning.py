@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.datasets import load_digits
 
-from entourage.demo.learning import one_label_a_class
+from entourage.demo.learning import one_label_per_class
 from entourage.label import GraphTransduction
 from entourage.label.active_learning import contradicted_labels, suggest_labels
 
@@ -30,9 +30,9 @@ def test_suggestions_are_unlabelled_distinct_and_ordered_by_gain() -> None:
     assert all(a.gain >= b.gain for a, b in pairwise(found))
 
 
-def test_an_unreached_group_comes_first_and_says_why() -> None:
+def test_an_unreached_group_is_suggested_first_with_a_reason() -> None:
     X, y = two_groups()
-    y[40] = -1  # nobody in the second group is labelled, and the groups do not touch
+    y[40] = -1  # no label in the second group, which is a separate component
     with pytest.warns(UserWarning, match="no label reaches 40"):
         model = GraphTransduction(n_neighbors=5).fit(X, y)
     first = suggest_labels(model, 1)[0]
@@ -41,30 +41,30 @@ def test_an_unreached_group_comes_first_and_says_why() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:no label reaches")
-def test_the_second_suggestion_is_from_elsewhere() -> None:
-    # Three pairs that are tied to point 0, and faintly to each other; a point alone; two that are labelled.
+def test_suggestions_come_from_different_neighbourhoods() -> None:
+    # Three pairs with strong edges to point 0 and weak edges inside; an isolated point; two labelled points.
     w = np.zeros((10, 10))
     w[0, 1:7] = 1
     w[[1, 3, 5], [2, 4, 6]] = 0.25
     w[8, 9] = 1
     model = GraphTransduction(affinity="precomputed").fit(sparse.csr_matrix(w + w.T), [-1] * 8 + [0, 1])
     found = suggest_labels(model, 5)
-    # Two steps from point 0 end at the pairs alike: what it can settle is settled, and all that is left is alone.
+    # Two steps from point 0 reach all pairs equally, so their uncertainty becomes 0; the isolated point remains.
     assert [s.index for s in found] == [0, 7]
     assert [s.gain for s in found] == pytest.approx([7, 1])
 
 
-def test_nothing_to_suggest_when_all_is_labelled() -> None:
+def test_no_suggestions_if_all_points_are_labelled() -> None:
     X, y = two_groups()
     y = np.repeat([0, 1], 40)
     assert suggest_labels(GraphTransduction().fit(X, y), 5) == []
 
 
-def test_labelling_what_is_suggested_helps_more_than_labelling_at_random() -> None:
+def test_suggested_labels_improve_accuracy_more_than_random_labels() -> None:
     X, truth = load_digits(return_X_y=True)
     chosen, random = [], []
     for seed in range(16):
-        y = one_label_a_class(truth, seed)
+        y = one_label_per_class(truth, seed)
         model = GraphTransduction().fit(X, y)
         by_random = np.random.default_rng(seed).choice(np.flatnonzero(y < 0), 10, replace=False)
         for indices, accuracies in (([s.index for s in suggest_labels(model, 10)], chosen), (by_random, random)):
@@ -76,7 +76,7 @@ def test_labelling_what_is_suggested_helps_more_than_labelling_at_random() -> No
     assert np.mean(chosen) > np.mean(random)
 
 
-def test_a_wrong_given_label_is_disputed_and_right_ones_are_not() -> None:
+def test_only_a_wrong_given_label_is_contradicted() -> None:
     X, _ = two_groups()
     y = np.repeat([0, 1], 40)
     y[5] = 1

@@ -1,4 +1,4 @@
-"""What the game and all its rivals have in common, checked for each of them."""
+"""Common behaviour of all labellers."""
 
 import pickle
 import warnings
@@ -21,7 +21,7 @@ from entourage.label.base import GraphLabeller, check_graph
 
 
 def expected_failures(estimator: GraphLabeller) -> dict[str, str]:
-    if type(estimator).__name__ in ("LabelPropagation", "LabelSpreading"):  # which the check exempts by name
+    if type(estimator).__name__ in ("LabelPropagation", "LabelSpreading"):  # exempted by the check
         return {}
     return {
         "check_classifiers_classes": "-1 means unlabelled here, as in scikit-learn's own LabelPropagation, "
@@ -31,11 +31,11 @@ def expected_failures(estimator: GraphLabeller) -> dict[str, str]:
 
 @pytest.mark.filterwarnings("ignore")
 @parametrize_with_checks([method() for method in METHODS], expected_failed_checks=expected_failures)
-def test_scikit_learns_conventions(estimator: GraphLabeller, check: Any) -> None:
+def test_scikit_learn_conventions(estimator: GraphLabeller, check: Any) -> None:
     check(estimator)
 
 
-def test_one_label_a_cluster_labels_the_cluster(method: Method, three: Data) -> None:
+def test_one_label_per_cluster_labels_the_cluster(method: Method, three: Data) -> None:
     found = method().fit(three.X, three.y)
     assert_sound(found, 60)
     np.testing.assert_array_equal(found.labelled_mask_, three.y >= 0)
@@ -55,44 +55,44 @@ def test_a_clone_is_unfitted_and_a_pickle_is_not(method: Method, three: Data) ->
     np.testing.assert_array_equal(restored.transduction_, found.transduction_)
 
 
-def test_it_works_at_the_end_of_a_pipeline(method: Method, three: Data) -> None:
+def test_pipelines_work(method: Method, three: Data) -> None:
     pipeline = make_pipeline(StandardScaler(), method()).fit(three.X * [1, 1000], three.y)
     np.testing.assert_array_equal(pipeline.predict(three.X * [1, 1000]), three.truth)
     assert pipeline.score(three.X * [1, 1000], three.truth) == 1
 
 
-def test_neighbours_can_be_chosen_by_cross_validation(method: Method, three: Data) -> None:
+def test_grid_search_works(method: Method, three: Data) -> None:
     y = np.where(np.arange(60) % 2 == 0, three.truth, -1)
     search = GridSearchCV(method(), {"n_neighbors": [3, 5]}, cv=3, error_score="raise").fit(three.X, y)
     assert search.best_score_ == 1
     np.testing.assert_array_equal(search.predict(three.X), three.truth)
 
 
-def test_a_graph_of_ones_own_can_be_cross_validated(method: Method, three: Data) -> None:
+def test_a_precomputed_graph_can_be_cross_validated(method: Method, three: Data) -> None:
     w = np.exp(-((three.X[:, None] - three.X) ** 2).sum(axis=2))
     y = np.where(np.arange(60) % 2 == 0, three.truth, -1)
     assert cross_val_score(method(affinity="precomputed"), w, y, cv=3, error_score="raise").tolist() == [1, 1, 1]
 
 
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix, sparse.csr_array, sparse.coo_matrix])
-def test_all_can_share_one_graph(method: Method, three: Data, kind: Any) -> None:
+def test_all_labellers_can_share_one_graph(method: Method, three: Data, kind: Any) -> None:
     graph = NeighborGraph(torch.from_numpy(three.X))
     w = graph.w.toarray()
-    given = kind(w)
-    found = method(affinity="precomputed").fit(given, three.y)
+    passed = kind(w)
+    found = method(affinity="precomputed").fit(passed, three.y)
     assert_sound(found, 60)
     np.testing.assert_array_equal(found.graph_.toarray(), w)
-    assert (given != kind(w)).sum() == 0
+    assert (passed != kind(w)).sum() == 0
     assert set(found.predict(kind(w[:9]))) <= {0, 1, 2}
     if method is LinearSVMLabeller:
-        return  # to whom points that are not neighbours of a labelled one all look the same
+        return  # its features are 0 for points that are not neighbours of a labelled one
     np.testing.assert_array_equal(found.transduction_, three.truth)
     np.testing.assert_array_equal(found.predict(kind(w[:9])), three.truth[:9])
-    own = method().fit(three.X, three.y)
-    np.testing.assert_allclose(own.label_distributions_, found.label_distributions_, atol=1e-5)
+    direct = method().fit(three.X, three.y)
+    np.testing.assert_allclose(direct.label_distributions_, found.label_distributions_, atol=1e-5)
     queries = three.X[:20] + 0.1
-    ties = graph.weights_to(torch.from_numpy(queries))
-    np.testing.assert_allclose(own.predict_proba(queries), found.predict_proba(ties), atol=1e-5)
+    similarities = graph.weights_to(torch.from_numpy(queries))
+    np.testing.assert_allclose(direct.predict_proba(queries), found.predict_proba(similarities), atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -114,14 +114,14 @@ def test_all_points_may_be_labelled(method: Method, three: Data) -> None:
     np.testing.assert_array_equal(found.transduction_, three.truth)
 
 
-def test_one_class_is_everywhere(method: Method, three: Data) -> None:
+def test_a_single_class_labels_all_points(method: Method, three: Data) -> None:
     connected = method(n_neighbors=30).fit(three.X, np.where(np.arange(60) == 7, 5, -1))
     assert_sound(connected, 60)
     assert set(connected.transduction_) == {5}
     np.testing.assert_allclose(connected.predict_proba(three.X), 1)
 
 
-def test_a_class_without_labels_is_never_predicted_and_said_once(method: Method, three: Data) -> None:
+def test_a_class_without_labels_is_never_predicted_and_warns_once(method: Method, three: Data) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         found = method(classes=[2, 9, 1, 0]).fit(three.X, three.y)
@@ -134,7 +134,7 @@ def test_a_class_without_labels_is_never_predicted_and_said_once(method: Method,
     assert 9 not in found.predict(three.X * 3)
 
 
-def test_what_is_said_points_to_the_call_of_fit(method: Method, three: Data) -> None:
+def test_warnings_point_to_the_call_of_fit(method: Method, three: Data) -> None:
     with pytest.warns(UserWarning, match="never predicted") as caught:
         method(classes=[0, 1, 2, 3]).fit(three.X, three.y)
     assert [w.filename for w in caught] == [__file__]
@@ -143,14 +143,14 @@ def test_what_is_said_points_to_the_call_of_fit(method: Method, three: Data) -> 
 def test_duplicates_share_their_label(method: Method, three: Data) -> None:
     X, y = np.repeat(three.X, 12, axis=0), np.repeat(three.y, 12)
     y[1::2] = -1
-    found = method(n_neighbors=60).fit(X, y)  # beyond the eleven copies of each point
+    found = method(n_neighbors=60).fit(X, y)  # more than the eleven copies of each point
     assert_sound(found, 720)
     np.testing.assert_array_equal(found.transduction_, np.repeat(three.truth, 12))
     np.testing.assert_array_equal(found.predict(three.X), three.truth)
 
 
 @pytest.mark.filterwarnings("ignore:no label reaches")
-def test_nothing_but_duplicates_is_no_reason_to_fail(method: Method) -> None:
+def test_only_duplicates_can_be_fitted(method: Method) -> None:
     found = method().fit(np.ones((20, 3)), [0, 1] + [-1] * 18)
     assert_sound(found, 20)
     assert np.isfinite(found.predict_proba(np.ones((2, 3)))).all()
@@ -161,11 +161,11 @@ def test_two_points_suffice(method: Method, y: list[int], expected: list[int]) -
     found = method().fit([[0.0], [1.0]], y)
     assert_sound(found, 2)
     if method in (LabelSpreading, PoissonLearning) and -1 not in y:
-        return  # which do not hold labels, and here all that a point hears is the other's
+        return  # labels are not fixed, and each point has only the other as neighbour
     assert found.transduction_.tolist() == expected
 
 
-def test_a_permutation_of_the_points_permutes_the_answer(method: Method, three: Data) -> None:
+def test_a_permutation_of_the_points_permutes_the_result(method: Method, three: Data) -> None:
     noisy = three.X + np.random.default_rng(5).normal(size=(60, 2))
     order = np.random.default_rng(6).permutation(60)
     y = np.where(np.arange(60) % 7 == 0, three.truth, -1)
@@ -174,13 +174,13 @@ def test_a_permutation_of_the_points_permutes_the_answer(method: Method, three: 
     np.testing.assert_array_equal(moved.transduction_, plain.transduction_[order])
 
 
-def test_points_may_be_given_backwards(method: Method, three: Data) -> None:
+def test_arrays_with_negative_strides_can_be_fitted(method: Method, three: Data) -> None:
     found = method().fit(three.X[::-1], three.y[::-1])
     np.testing.assert_array_equal(found.transduction_, three.truth[::-1])
     np.testing.assert_array_equal(found.predict(three.X[::-1]), three.truth[::-1])
 
 
-def test_the_same_data_give_the_same_answer(method: Method, three: Data) -> None:
+def test_results_are_deterministic(method: Method, three: Data) -> None:
     first, second = (method().fit(three.X, three.y).label_distributions_ for _ in range(2))
     np.testing.assert_array_equal(first, second)
 
@@ -200,7 +200,7 @@ def test_the_score_counts_labelled_points_only(method: Method, three: Data) -> N
 
 @pytest.mark.parametrize("negatives", ["clamp", "shift"])
 @pytest.mark.parametrize("affinity", ["cosine", "precomputed"])
-def test_a_new_point_is_judged_alone_as_in_company(
+def test_predictions_do_not_depend_on_the_other_queries(
     graph_method: Method, three: Data, affinity: Any, negatives: Any
 ) -> None:
     unit = (three.X - 2) / np.linalg.norm(three.X - 2, axis=1, keepdims=True)
@@ -210,14 +210,14 @@ def test_a_new_point_is_judged_alone_as_in_company(
     np.testing.assert_allclose(alone, found.predict_proba(queries), atol=1e-6)
 
 
-def test_a_graph_that_was_checked_gives_the_same_labels(method: Method) -> None:
+def test_fit_graph_equals_fit_with_a_precomputed_graph(method: Method) -> None:
     rng = np.random.default_rng(0)
     w = sparse.csr_matrix(np.triu(rng.random((20, 20)), 1))
     graph, _ = check_graph(w + w.T, "error")
     y = np.where(np.arange(20) < 9, np.arange(20) % 3, -1)
     prior = rng.random((20, 3))
     slow = method(affinity="precomputed", device="cpu").fit(w + w.T, y, prior)
-    fast = method(device="cpu").fit_graph(graph, y, prior)  # whatever the affinity
+    fast = method(device="cpu").fit_graph(graph, y, prior)  # the affinity is ignored
     assert np.array_equal(fast.transduction_, slow.transduction_)
     assert np.array_equal(fast.label_distributions_, slow.label_distributions_)
     assert np.array_equal(fast.confidence_, slow.confidence_)
@@ -227,10 +227,10 @@ def test_a_graph_that_was_checked_gives_the_same_labels(method: Method) -> None:
         fast.fit_graph(graph, y[:19])
 
 
-def test_who_was_given_a_graph_is_asked_by_similarities(graph_method: Method, three: Data) -> None:
+def test_after_fit_graph_predict_expects_similarities(graph_method: Method, three: Data) -> None:
     similar = graph_method().fit(three.X, three.y).graph_
     found = graph_method().fit_graph(similar, three.y)
     queries = similar[:4].toarray()
     np.testing.assert_array_equal(found.predict(queries), three.truth[:4])
-    with pytest.raises(ValueError, match=r"\(4, 2\), and labels were found over a graph of 60 points; expected the"):
+    with pytest.raises(ValueError, match=r"\(4, 2\), but the model was fitted to a graph; expected the"):
         found.predict(three.X[:4])

@@ -1,4 +1,4 @@
-"""Data, options and graphs that the game and every rival refuse, in one line."""
+"""Errors of all labellers for invalid data, options and graphs."""
 
 from typing import Any
 
@@ -23,23 +23,23 @@ def changed(values: Any, position: Any, value: float) -> Any:
         (lambda X, y: {"X": changed(X, (3, 1), np.inf)}, "Input X contains infinity"),
         (lambda X, y: {"X": sparse.csr_matrix(X)}, "Sparse data was passed|sparse"),
         (lambda X, y: {"y": y[:59]}, r"inconsistent numbers of samples: \[60, 59\]"),
-        (lambda X, y: {"prior": np.ones((59, 3))}, r"the prior has shape \(59, 3\); expected \(60, 3\)"),
-        (lambda X, y: {"prior": np.ones((60, 2))}, r"the prior has shape \(60, 2\); expected \(60, 3\)"),
+        (lambda X, y: {"prior": np.ones((59, 3))}, r"prior has shape \(59, 3\); expected \(60, 3\)"),
+        (lambda X, y: {"prior": np.ones((60, 2))}, r"prior has shape \(60, 2\); expected \(60, 3\)"),
         (
             lambda X, y: {"prior": changed(np.ones((60, 3)), (0, 0), 0)},
-            "point 0 is labelled 0, which is unknown to its",
+            "prior: the label 0 of point 0 has probability 0",
         ),
-        (lambda X, y: {"prior": changed(np.ones((60, 3)), 4, 0)}, "the prior leaves point 4 no label"),
-        (lambda X, y: {"prior": changed(np.ones((60, 3)), (4, 1), -1)}, "row 4 of the prior is no distribution"),
+        (lambda X, y: {"prior": changed(np.ones((60, 3)), 4, 0)}, "prior: excludes all labels of point 4"),
+        (lambda X, y: {"prior": changed(np.ones((60, 3)), (4, 1), -1)}, "prior: row 4 is not a distribution"),
         (lambda X, y: {"classes": [0, 1, 7]}, "label 2 is not among the classes 0, 1, 7"),
         (lambda X, y: {"device": "abacus"}, "device 'abacus' is unknown; expected 'auto', 'cpu'"),
     ],
 )
-def test_bad_data_are_refused(method: Method, three: Data, change: Any, message: str) -> None:
-    given = {"X": three.X, "y": three.y, **change(three.X, three.y)}
-    options = {name: given.pop(name) for name in ("classes", "device") if name in given}
+def test_invalid_data_raise(method: Method, three: Data, change: Any, message: str) -> None:
+    arguments = {"X": three.X, "y": three.y, **change(three.X, three.y)}
+    options = {name: arguments.pop(name) for name in ("classes", "device") if name in arguments}
     with pytest.raises((ValueError, TypeError), match=message):
-        method(**options).fit(**given)
+        method(**options).fit(**arguments)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_bad_data_are_refused(method: Method, three: Data, change: Any, message:
         ({"affinity": "cosine", "negatives": "drop"}, "negatives is 'drop'; expected one of"),
     ],
 )
-def test_bad_options_are_refused(graph_method: Method, three: Data, options: dict[str, Any], message: str) -> None:
+def test_invalid_options_raise(graph_method: Method, three: Data, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         graph_method(**options).fit(three.X - 2, three.y)
 
@@ -78,6 +78,6 @@ SQUARE = np.array([[0.0, 0.5, 0.0], [0.5, 0.0, 0.25], [0.0, 0.25, 0.0]])
         (changed(changed(SQUARE, (1, 2), np.inf), (2, 1), np.inf), "infinity"),
     ],
 )
-def test_bad_graphs_are_refused(method: Method, w: Any, message: str, kind: Any) -> None:
+def test_invalid_graphs_raise(method: Method, w: Any, message: str, kind: Any) -> None:
     with pytest.raises(ValueError, match=message):
         method(affinity="precomputed").fit(kind(w), [0, -1, 1])

@@ -1,4 +1,4 @@
-"""What is known before any label, for the game and every rival."""
+"""Priors of all labellers."""
 
 import warnings
 
@@ -9,7 +9,7 @@ from tests.label.conftest import Data, Method, assert_sound
 from entourage.label import GraphTransduction, exclusion_prior
 
 
-def test_a_uniform_prior_is_no_prior(method: Method, three: Data) -> None:
+def test_a_uniform_prior_changes_nothing(method: Method, three: Data) -> None:
     plain = method(n_neighbors=30).fit(three.X, three.y)
     prior = method(n_neighbors=30).fit(three.X, three.y, prior=np.full((60, 3), 0.7))
     np.testing.assert_allclose(prior.label_distributions_, plain.label_distributions_, atol=1e-6)
@@ -17,11 +17,11 @@ def test_a_uniform_prior_is_no_prior(method: Method, three: Data) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:no label reaches")
-def test_a_uniform_prior_reaches_nobody(graph_method: Method, lost: Data) -> None:
+def test_a_uniform_prior_reaches_no_point(graph_method: Method, lost: Data) -> None:
     assert len(graph_method().fit(lost.X, lost.y, prior=np.full((80, 3), 1 / 3)).unreached_) == 20
 
 
-def test_a_prior_decides_for_the_game_where_no_label_reaches(lost: Data) -> None:
+def test_the_game_spreads_a_prior_where_no_label_reaches(lost: Data) -> None:
     prior = np.ones((80, 3))
     prior[70] = 0.2, 0.2, 0.6
     with warnings.catch_warnings():
@@ -33,7 +33,7 @@ def test_a_prior_decides_for_the_game_where_no_label_reaches(lost: Data) -> None
     assert found.predict([[60.0, 60.1]]).tolist() == [2]
 
 
-def test_an_excluded_label_is_impossible(method: Method, three: Data) -> None:
+def test_excluded_labels_have_probability_0(method: Method, three: Data) -> None:
     excluded = {1: [0], 25: [1], 26: [1, 0], 45: [2]}
     prior = exclusion_prior(60, [0, 1, 2], excluded)
     y = np.where(np.arange(60) % 4 == 0, three.truth, -1)

@@ -1,4 +1,4 @@
-"""Whom labels reach, and what is said of those whom they do not, for the game and every rival."""
+"""Points that no label reaches, and ties, for all labellers with a graph."""
 
 import warnings
 
@@ -10,7 +10,7 @@ from tests.label.conftest import Data, Method, assert_sound
 from entourage.label import GraphTransduction
 
 
-def test_isolated_points_keep_what_they_know(graph_method: Method, three: Data) -> None:
+def test_isolated_points_keep_their_label_or_prior(graph_method: Method, three: Data) -> None:
     w = np.kron(np.eye(3), np.ones((4, 4))) - np.eye(12)
     w[[3, 7], :] = w[:, [3, 7]] = 0
     y = np.array([0, -1, -1, -1, 1, -1, -1, 1, 2, -1, -1, -1])
@@ -23,7 +23,7 @@ def test_isolated_points_keep_what_they_know(graph_method: Method, three: Data) 
 
 
 @pytest.mark.parametrize("text", [False, True])
-def test_a_part_without_labels_stays_undecided(graph_method: Method, lost: Data, text: bool) -> None:
+def test_a_component_without_labels_stays_undecided(graph_method: Method, lost: Data, text: bool) -> None:
     y = np.array([str(label) for label in lost.y]) if text else lost.y
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -44,23 +44,23 @@ def test_a_part_without_labels_stays_undecided(graph_method: Method, lost: Data,
 
 
 @pytest.mark.filterwarnings("ignore:no label reaches", "ignore:not solved", "ignore:.* end in a tie")
-def test_a_group_that_only_the_faintest_edges_reach_is_not_given_just_any_label(graph_method: Method) -> None:
+def test_weak_edges_give_the_right_label_or_none(graph_method: Method) -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(48, 2)) + np.repeat([[0, 0], [100, 0], [400, 0]], [20, 20, 8], axis=0)
     y = np.full(48, -1)
     y[[0, 20]] = 0, 1
     found = graph_method(n_neighbors=10).fit(X, y)
-    # The last group sees nobody but the second beyond itself: either that is heard, or it is said that nothing is.
+    # The last group has weak edges to the second group only: it gets the label of that group, or none.
     assert set(found.transduction_[40:]) <= {1, -1}
     assert set(np.flatnonzero(found.transduction_ == -1)) == set(found.undecided_)
 
 
 @pytest.mark.filterwarnings("ignore:no label reaches", "ignore:2 of 6 points end in a tie")
-def test_a_tie_is_no_decision(graph_method: Method) -> None:
+def test_ties_stay_undecided(graph_method: Method) -> None:
     block = np.ones((3, 3)) - np.eye(3)
     w = sparse.csr_matrix(sparse.block_diag([block, block]))
     prior = np.ones((6, 2))
-    prior[3] = 0.2, 0.8  # which the game passes on to points 4 and 5, and its rivals keep to themselves
+    prior[3] = 0.2, 0.8  # the game spreads this prior to points 4 and 5, its baselines do not
     found = graph_method(affinity="precomputed").fit(w, [0, 1, 0, -1, -1, -1], prior=prior)
     assert found.transduction_[3] == 1
     assert set(found.transduction_[4:]) <= ({1} if graph_method is GraphTransduction else {1, -1})
@@ -68,7 +68,7 @@ def test_a_tie_is_no_decision(graph_method: Method) -> None:
 
 
 @pytest.mark.parametrize("text", [False, True])
-def test_a_tie_is_no_decision_for_a_new_point_either(graph_method: Method, text: bool) -> None:
+def test_ties_of_new_points_stay_undecided(graph_method: Method, text: bool) -> None:
     block = np.ones((3, 3)) - np.eye(3)
     w = sparse.csr_matrix(sparse.block_diag([block, block]))
     y = np.array([0, 0, 0, 1, 1, 1])
@@ -78,9 +78,9 @@ def test_a_tie_is_no_decision_for_a_new_point_either(graph_method: Method, text:
     assert found.predict(queries).tolist() == (["", "1", "0", ""] if text else [-1, 1, 0, -1])
 
 
-def test_who_has_no_direction_is_reached_by_no_label(graph_method: Method) -> None:
+def test_zero_vectors_are_unreached_with_cosine_affinity(graph_method: Method) -> None:
     X = np.abs(np.random.default_rng(0).normal(size=(20, 3)))
-    X[10:14] = 0  # fewer than the neighbours that each looks for
+    X[10:14] = 0  # fewer points than neighbours
     y = np.where(np.arange(20) < 6, np.arange(20) % 2, -1)
     with pytest.warns(UserWarning, match="no label reaches 4 of 20 points"):
         found = graph_method(affinity="cosine").fit(X, y)
@@ -89,7 +89,7 @@ def test_who_has_no_direction_is_reached_by_no_label(graph_method: Method) -> No
     assert found.predict(X[9:12]).tolist()[1:] == [-1, -1]
 
 
-def test_a_weight_that_became_0_is_no_edge(graph_method: Method) -> None:
+def test_clamped_weights_are_not_edges(graph_method: Method) -> None:
     block = np.ones((4, 4)) - np.eye(4)
     w = np.block([[block, -0.1 * np.ones((4, 4))], [-0.1 * np.ones((4, 4)), block]])
     with pytest.warns(UserWarning, match="no label reaches 4 of 8 points"):

@@ -1,4 +1,4 @@
-"""The linear rivals against their closed forms and against scikit-learn."""
+"""The linear baselines against their closed forms and scikit-learn."""
 
 import warnings
 from typing import Any
@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-def on(graph: Floats | sparse.csr_matrix, y: Ints, labeller: GraphLabeller) -> Floats:
+def distributions(graph: Floats | sparse.csr_matrix, y: Ints, labeller: GraphLabeller) -> Floats:
     return labeller.set_params(affinity="precomputed", tol=1e-13).fit(graph, y).label_distributions_
 
 
@@ -25,7 +25,7 @@ def one_hot(y: Ints) -> Floats:
     return (y[:, None] == np.arange(y.max() + 1)).astype(float)
 
 
-def rows_to_1(x: Floats) -> Floats:
+def normalize_rows(x: Floats) -> Floats:
     return x / x.sum(axis=1, keepdims=True)
 
 
@@ -35,46 +35,46 @@ def test_harmonic_solves_for_the_unlabelled_block(graph: Floats, few_labels: Int
     expected = one_hot(few_labels)
     laplacian = np.diag(graph.sum(axis=1)) - graph
     expected[u] = np.linalg.solve(laplacian[np.ix_(u, u)], graph[np.ix_(u, l)] @ expected[l])
-    np.testing.assert_allclose(on(kind(graph), few_labels, LabelHarmonic()), expected, atol=1e-10)
+    np.testing.assert_allclose(distributions(kind(graph), few_labels, LabelHarmonic()), expected, atol=1e-10)
 
 
 @pytest.mark.parametrize("alpha", [0.2, 0.9, 0.99])
-def test_spreading_is_its_closed_form_and_scikit_learns(graph: Floats, few_labels: Ints, alpha: float) -> None:
+def test_spreading_equals_its_closed_form_and_scikit_learn(graph: Floats, few_labels: Ints, alpha: float) -> None:
     root = np.sqrt(graph.sum(axis=1))
     smooth = graph / np.outer(root, root)
     closed = (1 - alpha) * np.linalg.solve(np.eye(24) - alpha * smooth, one_hot(few_labels))
-    found = on(graph, few_labels, LabelSpreading(alpha=alpha))
-    np.testing.assert_allclose(found, rows_to_1(closed), atol=1e-10)
+    found = distributions(graph, few_labels, LabelSpreading(alpha=alpha))
+    np.testing.assert_allclose(found, normalize_rows(closed), atol=1e-10)
     reference = ReferenceSpreading(kernel=lambda a, b: graph.copy(), alpha=alpha, max_iter=100_000, tol=1e-14)
     reference.fit(np.zeros((24, 1)), few_labels)
     np.testing.assert_allclose(found, reference.label_distributions_, atol=1e-8)
 
 
-def test_poisson_is_the_pseudo_inverse_with_degree_weighted_zero_mean(graph: Floats, few_labels: Ints) -> None:
+def test_poisson_equals_the_pseudo_inverse_with_degree_weighted_zero_mean(graph: Floats, few_labels: Ints) -> None:
     degree = graph.sum(axis=1)
     labelled = few_labels >= 0
     y = one_hot(few_labels)
     sources = np.where(labelled[:, None], y - y[labelled].mean(axis=0), 0)
     u = np.linalg.pinv(np.diag(degree) - graph) @ sources
     u = u - degree @ u / degree.sum()
-    expected = rows_to_1(np.exp(u / np.sqrt(np.mean(u**2))))
-    np.testing.assert_allclose(on(graph, few_labels, PoissonLearning()), expected, atol=1e-9)
+    expected = normalize_rows(np.exp(u / np.sqrt(np.mean(u**2))))
+    np.testing.assert_allclose(distributions(graph, few_labels, PoissonLearning()), expected, atol=1e-9)
 
 
 @pytest.mark.parametrize(
     "labeller", [LabelHarmonic(), LabelSpreading(), PoissonLearning()], ids=lambda a: type(a).__name__
 )
-def test_a_part_with_labels_of_one_class_is_all_that_class(
-    two_parts: tuple[sparse.csr_matrix, Ints], labeller: GraphLabeller
+def test_a_component_with_labels_of_one_class_gets_that_class(
+    two_components: tuple[sparse.csr_matrix, Ints], labeller: GraphLabeller
 ) -> None:
-    w, y = two_parts
-    x = on(w, y, labeller)
+    w, y = two_components
+    x = distributions(w, y, labeller)
     np.testing.assert_allclose(x[5:], np.tile([0.0, 1.0], (5, 1)), atol=1e-12)
-    alone = on(w[:5, :5], y[:5], type(labeller)())
-    np.testing.assert_allclose(x[:5], alone, atol=1e-9)  # neither part knows of the other
+    alone = distributions(w[:5, :5], y[:5], type(labeller)())
+    np.testing.assert_allclose(x[:5], alone, atol=1e-9)  # components are independent
 
 
-def test_spreading_lets_a_label_be_outvoted_and_harmonic_does_not() -> None:
+def test_spreading_may_change_a_given_label_and_harmonic_does_not() -> None:
     w = np.ones((6, 6)) - np.eye(6)
     y = np.array([0, 0, 0, 0, 0, 1])
     assert LabelSpreading(affinity="precomputed").fit(w, y).transduction_[5] == 0
@@ -88,9 +88,7 @@ def test_alpha_must_lie_between_0_and_1(graph: Floats, few_labels: Ints, alpha: 
 
 
 @pytest.mark.parametrize("labeller", [LabelHarmonic, LabelSpreading, PoissonLearning])
-def test_too_few_steps_are_confessed_where_fit_was_called(
-    graph: Floats, few_labels: Ints, labeller: type[GraphLabeller]
-) -> None:
+def test_too_few_steps_warn_at_the_call_of_fit(graph: Floats, few_labels: Ints, labeller: type[GraphLabeller]) -> None:
     with pytest.warns(ConvergenceWarning, match="not solved to 1e-06 in 2 steps") as caught:
         labeller(affinity="precomputed", max_iter=2).fit(graph, few_labels)
     assert [w.filename for w in caught] == [__file__]
@@ -100,7 +98,7 @@ def test_too_few_steps_are_confessed_where_fit_was_called(
         assert 2 < labeller(affinity="precomputed").fit(graph, few_labels).n_iter_ < 100
 
 
-def test_poisson_is_solved_where_parts_hold_together_by_next_to_nothing() -> None:
+def test_poisson_converges_with_a_nearly_disconnected_graph() -> None:
     block = np.ones((4, 4)) - np.eye(4)
     w = np.kron(np.eye(2), block)
     w[3, 4] = w[4, 3] = 1e-20

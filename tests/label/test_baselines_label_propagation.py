@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-def test_it_ends_where_the_harmonic_solution_is_and_where_scikit_learn_ends(graph: Floats, few_labels: Ints) -> None:
+def test_the_limit_equals_the_harmonic_solution_and_scikit_learn(graph: Floats, few_labels: Ints) -> None:
     found = LabelPropagation(affinity="precomputed", tol=1e-14, max_iter=100_000).fit(graph, few_labels)
     harmonic = LabelHarmonic(affinity="precomputed", tol=1e-13).fit(graph, few_labels)
     np.testing.assert_allclose(found.label_distributions_, harmonic.label_distributions_, atol=1e-9)
@@ -24,27 +24,27 @@ def test_it_ends_where_the_harmonic_solution_is_and_where_scikit_learn_ends(grap
     np.testing.assert_allclose(found.label_distributions_, reference.label_distributions_, atol=1e-9)
 
 
-@pytest.mark.parametrize("rounds", [1, 2, 5])
-def test_every_round_is_the_mean_of_the_neighbours(graph: Floats, few_labels: Ints, rounds: int) -> None:
+@pytest.mark.parametrize("n_iter", [1, 2, 5])
+def test_every_iteration_is_the_mean_of_the_neighbours(graph: Floats, few_labels: Ints, n_iter: int) -> None:
     y = (few_labels[:, None] == np.arange(3)).astype(float)
     expected = y
-    for _ in range(rounds):
+    for _ in range(n_iter):
         mean = graph @ expected
         total = mean.sum(axis=1, keepdims=True)
         expected = np.where(few_labels[:, None] >= 0, y, mean / np.where(total > 0, total, 1))
-    expected = np.where(expected.any(axis=1, keepdims=True), expected, 1 / 3)  # where no label has come yet
-    found = LabelPropagation(affinity="precomputed", tol=None, max_iter=rounds).fit(graph, few_labels)
-    assert found.n_iter_ == rounds
+    expected = np.where(expected.any(axis=1, keepdims=True), expected, 1 / 3)  # not reached yet
+    found = LabelPropagation(affinity="precomputed", tol=None, max_iter=n_iter).fit(graph, few_labels)
+    assert found.n_iter_ == n_iter
     np.testing.assert_allclose(found.label_distributions_, expected, atol=1e-12)
 
 
-def test_a_part_with_labels_of_one_class_is_all_that_class(two_parts: tuple[sparse.csr_matrix, Ints]) -> None:
-    x = LabelPropagation(affinity="precomputed").fit(*two_parts).label_distributions_
+def test_a_component_with_labels_of_one_class_gets_that_class(two_components: tuple[sparse.csr_matrix, Ints]) -> None:
+    x = LabelPropagation(affinity="precomputed").fit(*two_components).label_distributions_
     np.testing.assert_allclose(x[5:], np.tile([0.0, 1.0], (5, 1)), atol=1e-12)
 
 
-def test_too_few_rounds_are_confessed_where_fit_was_called(graph: Floats, few_labels: Ints) -> None:
-    with pytest.warns(ConvergenceWarning, match="labels still move after 2 rounds") as caught:
+def test_too_few_iterations_warn_at_the_call_of_fit(graph: Floats, few_labels: Ints) -> None:
+    with pytest.warns(ConvergenceWarning, match="labels did not converge in 2 rounds") as caught:
         LabelPropagation(affinity="precomputed", max_iter=2).fit(graph, few_labels)
     assert [w.filename for w in caught] == [__file__]
     with warnings.catch_warnings():

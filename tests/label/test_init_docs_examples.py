@@ -1,4 +1,4 @@
-"""What docs/label.md shows can be pasted."""
+"""The Python examples of docs/label.md run."""
 
 import re
 from pathlib import Path
@@ -15,17 +15,17 @@ IMPORTS = [line for block in BLOCKS for line in block.splitlines() if line.start
 
 
 @pytest.mark.parametrize("line", IMPORTS)
-def test_imports_of_the_page_work(line: str) -> None:
+def test_imports_on_the_page_work(line: str) -> None:
     exec(line, {})
 
 
-def test_options_that_the_page_names_are_at_hand() -> None:
+def test_options_on_the_page_are_exported() -> None:
     named = set(re.findall(r"\b([A-Z]\w+Options)\(", PAGE))
     assert {"AugmentOptions", "MethodOptions", ViewOptions.__name__} <= named
     assert named - {"TrainingOptions", "ViewOptions"} <= set(entourage.label.semi_supervised.__all__)
 
 
-def test_the_rival_of_the_page_is_trained(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_training_example_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
     (example,) = [block for block in BLOCKS if "METHODS" in block]
     short = example.replace("min_steps=96", "min_steps=2").replace("epochs=1", "epochs=1, max_steps=2")
     short = short.replace("pixels[300:]", "pixels[300:340]").replace("y[300:]", "y[300:340]")

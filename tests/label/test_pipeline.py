@@ -47,42 +47,42 @@ def test_the_summary_agrees_with_the_labels(config: LabelConfig) -> None:
     assert len(summary["label_next"]) <= 3
 
 
-def test_the_report_is_there_and_only_three_files(config: LabelConfig) -> None:
+def test_three_files_are_written(config: LabelConfig) -> None:
     label_source(config)
     assert sorted(p.name for p in config.out.iterdir()) == ["labels.csv", "report.html", "summary.json"]
     assert "low: 29 found" in (config.out / "report.html").read_text()
 
 
-def test_a_class_that_takes_far_more_than_its_labels_is_told(config: LabelConfig) -> None:
+def test_a_dominant_class_warns(config: LabelConfig) -> None:
     (config.out.parent / "labels.csv").write_text(
         "item,label\ni00,low\n" + "".join(f"i{n},high\n" for n in range(52, 60))
     )
     X = np.random.default_rng(0).normal(0, 1, (60, 3))
     X[52:] += 30
     np.savez(config.source, features=X, items=np.array([f"i{n:02}" for n in range(60)]))
-    with pytest.warns(UserWarning, match=r"^87% of the items are 'low', and 11% of the labels: if that cannot be"):
+    with pytest.warns(UserWarning, match=r"^87% of the items are 'low', but 11% of the labels: "):
         label_source(config)
     (config.out.parent / "labels.csv").write_text("item,label\ni00,low\ni59,high\n")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        label_source(config)  # half of the labels: nothing speaks against it
+        label_source(config)  # half of the labels: no warning
 
 
-def test_files_of_a_labelling_are_not_written_over(config: LabelConfig) -> None:
+def test_output_files_are_not_overwritten_by_predictions(config: LabelConfig) -> None:
     check_not_label_output(config.out / "labels.csv")
     label_source(config)
     check_not_label_output(config.out / "predictions.csv")
-    with pytest.raises(ValueError, match=r"labels\.csv: is what `entourage label` made; expected another file"):
+    with pytest.raises(ValueError, match=r"labels\.csv: is an output of `entourage label`; expected another file"):
         check_not_label_output(config.out / "labels.csv")
 
 
-def test_a_prior_that_excludes_a_label_is_kept_to(config: LabelConfig, tmp_path: Path) -> None:
+def test_a_prior_file_excludes_labels(config: LabelConfig, tmp_path: Path) -> None:
     (tmp_path / "prior.csv").write_text("item,low,high\ni05,0,1\n")
     label_source(replace(config, prior=tmp_path / "prior.csv"))
     assert rows(config.out / "labels.csv")[5]["label"] == "high"
 
 
-def test_frequencies_of_the_labels_count_only_if_asked(config: LabelConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_balance_uses_empirical_class_priors(config: LabelConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     recorded: list[object] = []
     real = GraphTransduction.fit
     monkeypatch.setattr(
@@ -93,25 +93,25 @@ def test_frequencies_of_the_labels_count_only_if_asked(config: LabelConfig, monk
     assert recorded == [None, "empirical"]
 
 
-def test_an_error_leaves_earlier_results_alone(config: LabelConfig) -> None:
+def test_an_error_keeps_earlier_results(config: LabelConfig) -> None:
     label_source(config)
     before = (config.out / "labels.csv").read_bytes()
-    config.labels.write_text("item,label\nnobody,low\n")
-    with pytest.raises(ValueError, match="nobody"):
+    config.labels.write_text("item,label\nunknown,low\n")
+    with pytest.raises(ValueError, match="unknown"):
         label_source(config)
     assert (config.out / "labels.csv").read_bytes() == before
     assert len(list(config.out.iterdir())) == 3
 
 
-def test_out_may_not_be_a_file(config: LabelConfig) -> None:
+def test_a_file_as_output_folder_raises(config: LabelConfig) -> None:
     config.out.write_text("mine")
     with pytest.raises(ValueError, match="expected a folder to write to"):
         label_source(config)
     assert config.out.read_text() == "mine"
 
 
-@pytest.mark.parametrize("informed", [False, True])
-def test_a_class_whose_images_are_all_broken_is_left_out_with_a_word(tmp_path: Path, informed: bool) -> None:
+@pytest.mark.parametrize("has_prior", [False, True])
+def test_a_class_without_readable_images_is_dropped_with_a_warning(tmp_path: Path, has_prior: bool) -> None:
     folder = tmp_path / "images"
     folder.mkdir()
     for shade in range(4):
@@ -121,14 +121,14 @@ def test_a_class_whose_images_are_all_broken_is_left_out_with_a_word(tmp_path: P
     labels.write_text("item,label\n0.png,dark\n3.png,light\nbroken.png,lost\n")
     prior.write_text("item,dark,light,lost\n2.png,0,1,1\n")
     config = LabelConfig(
-        folder, labels, tmp_path / "out", prior if informed else None, backbone="efficientnet-lite0", cache=False
+        folder, labels, tmp_path / "out", prior if has_prior else None, backbone="efficientnet-lite0", cache=False
     )
     with pytest.warns(UserWarning, match=r"labels\.csv: no image that can be read is labelled 'lost': left out"):
         summary = label_source(config)
     assert list(summary["classes"]) == ["dark", "light"]
 
 
-def test_a_label_for_a_broken_image_is_no_mistake_of_the_labels_file(tmp_path: Path) -> None:
+def test_labels_of_unreadable_images_are_accepted(tmp_path: Path) -> None:
     folder = tmp_path / "images"
     folder.mkdir()
     for n in range(4):
@@ -143,7 +143,7 @@ def test_a_label_for_a_broken_image_is_no_mistake_of_the_labels_file(tmp_path: P
 
 
 @pytest.mark.parametrize("kind", ["labels", "source"])
-def test_what_is_read_is_never_overwritten(config: LabelConfig, tmp_path: Path, kind: str) -> None:
+def test_inputs_are_never_overwritten(config: LabelConfig, tmp_path: Path, kind: str) -> None:
     mine = tmp_path / "mine"
     mine.mkdir()
     target = mine / "labels.csv"
@@ -162,9 +162,9 @@ def test_undecided_items_do_not_lower_the_confidence_of_those_found(config: Labe
     assert summary["mean_confidence"] > 0.9
 
 
-def test_labels_are_read_before_images_are(tmp_path: Path) -> None:
+def test_labels_are_validated_before_images_are_read(tmp_path: Path) -> None:
     (tmp_path / "images").mkdir()
-    (tmp_path / "images" / "a.png").write_bytes(b"would be found broken")
-    (tmp_path / "labels.csv").write_text("item,label\nnobody.png,dark\n")
-    with pytest.raises(ValueError, match=r"nobody\.png"):
+    (tmp_path / "images" / "a.png").write_bytes(b"not an image")
+    (tmp_path / "labels.csv").write_text("item,label\nmissing.png,dark\n")
+    with pytest.raises(ValueError, match=r"missing\.png"):
         label_source(LabelConfig(tmp_path / "images", tmp_path / "labels.csv", tmp_path / "out", cache=False))

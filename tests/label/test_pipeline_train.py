@@ -1,4 +1,4 @@
-"""The verb with a classifier: what it writes is what the training found."""
+"""`label_source` with `train`: labels, report, classifier and resumed runs."""
 
 from __future__ import annotations
 
@@ -48,16 +48,16 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LabelConfig:
 
 @pytest.fixture
 def fitted(monkeypatch: pytest.MonkeyPatch) -> list[LabelAugmenter]:
-    """Those that the verb has fitted."""
-    kept: list[LabelAugmenter] = []
+    """The estimators that `label_source` has fitted."""
+    models: list[LabelAugmenter] = []
     fit = LabelAugmenter.fit
 
     def record(self: LabelAugmenter, *arguments: Any) -> LabelAugmenter:
-        kept.append(self)
+        models.append(self)
         return fit(self, *arguments)
 
     monkeypatch.setattr(LabelAugmenter, "fit", record)
-    return kept
+    return models
 
 
 def rows(config: LabelConfig) -> dict[str, dict[str, str]]:
@@ -70,15 +70,13 @@ def test_the_labels_are_those_of_the_last_round(config: LabelConfig, fitted: lis
     (model,) = fitted
     table = rows(config).values()
     assert [row["label"] for row in table] == model.transduction_.tolist()
-    assert [row["confidence"] for row in table] == [f"{sure:.4f}" for sure in model.labeller_.confidence_]
+    assert [row["confidence"] for row in table] == [f"{confidence:.4f}" for confidence in model.labeller_.confidence_]
     assert {row["item"] for row in table if row["given"] == "true"} == {"red0.png", "blue0.png"}
     assert summary["found"] + summary["undecided"] == 14
     assert (config.out / "classifier.safetensors").is_file()
 
 
-def test_the_game_of_the_rounds_is_the_one_that_was_asked_for(
-    config: LabelConfig, fitted: list[LabelAugmenter]
-) -> None:
+def test_every_round_uses_the_requested_options(config: LabelConfig, fitted: list[LabelAugmenter]) -> None:
     summary = label_source(replace(config, balance=True))
     assert summary == json.loads((config.out / "summary.json").read_text())
     assert summary["options"]["n_neighbors"] == 3
@@ -88,10 +86,10 @@ def test_the_game_of_the_rounds_is_the_one_that_was_asked_for(
     assert (game.n_neighbors, game.normalize, game.class_priors, used["balance"]) == (3, False, "empirical", True)
     degrees = np.diff(game.graph_.indptr)
     assert degrees.min() >= 3
-    assert degrees.mean() <= 6  # both directions of three edges
+    assert degrees.mean() <= 6  # three edges in both directions
 
 
-def test_the_report_tells_of_the_classifier(config: LabelConfig) -> None:
+def test_the_report_describes_the_classifier(config: LabelConfig) -> None:
     label_source(config)
     page = (config.out / "report.html").read_text()
     assert "trained in 1 round." in page
@@ -101,16 +99,16 @@ def test_the_report_tells_of_the_classifier(config: LabelConfig) -> None:
     assert "label predict" not in (config.out / "report.html").read_text()
 
 
-def test_a_classifier_of_an_earlier_training_stays_with_a_note(config: LabelConfig) -> None:
+def test_a_classifier_of_an_earlier_training_stays_with_a_warning(config: LabelConfig) -> None:
     config.out.mkdir()
     (config.out / "classifier.safetensors").write_bytes(b"earlier")
-    note = f"^{re.escape(str(config.out / 'classifier.safetensors'))} is of an earlier training, not of these labels;"
+    note = f"^{re.escape(str(config.out / 'classifier.safetensors'))} is of an earlier training with other labels;"
     with pytest.warns(UserWarning, match=note):
         label_source(replace(config, train=None))
     assert (config.out / "classifier.safetensors").read_bytes() == b"earlier"
 
 
-def test_damaged_pixels_are_told_with_what_to_delete(config: LabelConfig) -> None:
+def test_the_error_for_damaged_pixels_names_the_file_to_delete(config: LabelConfig) -> None:
     (config.out / "training").mkdir(parents=True)
     (config.out / "training" / "pixels.npy").write_bytes(b"half")
     with pytest.raises(
@@ -119,13 +117,13 @@ def test_damaged_pixels_are_told_with_what_to_delete(config: LabelConfig) -> Non
         label_source(config)
 
 
-def test_a_prior_reaches_every_game(config: LabelConfig, tmp_path: Path) -> None:
+def test_every_round_uses_the_prior(config: LabelConfig, tmp_path: Path) -> None:
     (tmp_path / "prior.csv").write_text("item,blue,red\nred5.png,1,0\n")
     label_source(replace(config, prior=tmp_path / "prior.csv"))
     assert rows(config)["red5.png"]["label"] == "blue"
 
 
-def test_a_folder_in_which_another_process_trains_is_left_alone(config: LabelConfig) -> None:
+def test_a_locked_training_folder_is_not_changed(config: LabelConfig) -> None:
     label_source(config)
     before = contents(config.out)
     with (
@@ -146,7 +144,7 @@ def test_a_folder_in_which_another_process_trains_is_left_alone(config: LabelCon
         ({"train": replace(TRAIN, flip=False)}, "views.flip True, now False"),
     ],
 )
-def test_another_run_is_refused_before_images_are_decoded_and_touches_nothing(
+def test_another_configuration_raises_before_images_are_decoded_and_changes_no_file(
     config: LabelConfig, changes: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     label_source(config)
@@ -158,10 +156,10 @@ def test_another_run_is_refused_before_images_are_decoded_and_touches_nothing(
         ):
             label_source(replace(config, **changes))
     assert contents(config.out) == before
-    label_source(replace(config, train=replace(TRAIN, rounds=2)))  # more of the same is no other run
+    label_source(replace(config, train=replace(TRAIN, rounds=2)))  # more rounds continue the run
 
 
-def test_other_labels_touch_nothing_and_other_images_no_views(config: LabelConfig) -> None:
+def test_other_labels_change_no_file_and_other_images_only_pixels(config: LabelConfig) -> None:
     label_source(config)
     before = contents(config.out)
     known = config.labels.read_text()
@@ -178,5 +176,5 @@ def test_other_labels_touch_nothing_and_other_images_no_views(config: LabelConfi
 
 
 def contents(folder: Path) -> dict[Path, bytes]:
-    """What all files of a folder hold."""
+    """Read all files of a folder."""
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}

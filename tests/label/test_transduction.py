@@ -1,4 +1,4 @@
-"""The game as a classifier: presets, confidence, consistency, and real data."""
+"""The game as a scikit-learn classifier: presets, confidence, consistency, and real data."""
 
 import doctest
 import math
@@ -19,19 +19,19 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-def test_the_example_of_the_docstring_holds() -> None:
+def test_docstring_example_runs() -> None:
     results = doctest.testmod(transduction)
     assert results.attempted > 0
     assert results.failed == 0
 
 
 @pytest.mark.parametrize("name", ["default", "thesis", "original"])
-def test_a_preset_can_be_changed_by_name(name: str) -> None:
+def test_preset_arguments_can_be_overridden(name: str) -> None:
     plain, changed = GraphTransduction.from_preset(name), GraphTransduction.from_preset(name, max_iter=7, device="cpu")
     assert changed.get_params() == {**plain.get_params(), "max_iter": 7, "device": "cpu"}
 
 
-def test_an_unknown_preset_or_argument_is_refused() -> None:
+def test_unknown_preset_or_argument_raises() -> None:
     with pytest.raises(ValueError, match="preset 'fast' is unknown; expected one of default, thesis, original"):
         GraphTransduction.from_preset("fast")
     with pytest.raises(TypeError, match="neighbours"):
@@ -39,7 +39,7 @@ def test_an_unknown_preset_or_argument_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("name", "edges", "rounds"), [("default", 6, None), ("thesis", 59, None), ("original", 6, 25)])
-def test_presets_play_as_they_say(name: str, edges: int, rounds: int | None) -> None:
+def test_presets_build_the_documented_graph_and_iterations(name: str, edges: int, rounds: int | None) -> None:
     X = np.concatenate([np.random.default_rng(0).normal(size=(30, 2)) + centre for centre in (0, 8)])
     y = np.full(60, -1)
     y[[0, 30]] = 0, 1
@@ -51,7 +51,7 @@ def test_presets_play_as_they_say(name: str, edges: int, rounds: int | None) -> 
     assert unit == (name == "default")
 
 
-def test_consistency_never_falls_and_counts_the_rounds(graph: Floats, few_labels: Ints) -> None:
+def test_consistency_never_decreases_and_has_one_value_per_iteration(graph: Floats, few_labels: Ints) -> None:
     found = GraphTransduction(affinity="precomputed").fit(graph, few_labels)
     assert found.consistency_.shape == (found.n_iter_ + 1,)
     assert (np.diff(found.consistency_) >= -1e-12).all()
@@ -83,28 +83,28 @@ def test_confidence_is_lower_between_two_clusters_than_inside_one() -> None:
     assert found.transduction_[-2:].tolist() == [0, 1]
 
 
-def test_confidence_is_a_walk_of_two_steps(graph: Floats, few_labels: Ints) -> None:
+def test_confidence_is_a_two_step_random_walk(graph: Floats, few_labels: Ints) -> None:
     found = GraphTransduction(affinity="precomputed").fit(graph, few_labels)
     step = graph / graph.sum(axis=1, keepdims=True)
     expected = (step @ step @ found.label_distributions_)[np.arange(24), found.transduction_]
     np.testing.assert_allclose(found.confidence_, expected, rtol=1e-5)
 
 
-def test_a_walk_from_an_isolated_point_stays_at_home() -> None:
+def test_a_random_walk_step_keeps_rows_of_isolated_points() -> None:
     w = sparse.csr_matrix(np.array([[0, 1, 3], [1, 0, 0], [3, 0, 0]]) @ np.eye(3, 4))
     w.resize((4, 4))
     x = np.array([[1.0, 0], [0, 1], [0.5, 0.5], [0.2, 0.8]])
     np.testing.assert_allclose(random_walk_step(w, x), [[0.375, 0.625], [1, 0], [1, 0], [0.2, 0.8]])
 
 
-def test_new_points_ask_what_the_neighbours_of_their_neighbours_say(graph: Floats, few_labels: Ints) -> None:
+def test_predictions_average_over_neighbours_of_neighbours(graph: Floats, few_labels: Ints) -> None:
     found = GraphTransduction(affinity="precomputed").fit(graph, few_labels)
-    ties = np.random.default_rng(3).random((5, 24))
-    votes = ties @ random_walk_step(found.graph_, found.label_distributions_)
-    np.testing.assert_allclose(found.predict_proba(ties), votes / votes.sum(axis=1, keepdims=True), rtol=1e-5)
+    similarities = np.random.default_rng(3).random((5, 24))
+    votes = similarities @ random_walk_step(found.graph_, found.label_distributions_)
+    np.testing.assert_allclose(found.predict_proba(similarities), votes / votes.sum(axis=1, keepdims=True), rtol=1e-5)
 
 
-def test_class_similarity_turns_a_decision() -> None:
+def test_class_similarity_changes_a_label() -> None:
     w = np.zeros((4, 4))
     w[3, :3] = w[:3, 3] = 0.4, 0.3, 0.5
     y = [0, 1, 2, -1]
@@ -115,8 +115,8 @@ def test_class_similarity_turns_a_decision() -> None:
         GraphTransduction(affinity="precomputed", class_similarity=np.eye(2)).fit(w, y)
 
 
-def test_too_few_rounds_are_confessed_where_fit_was_called(graph: Floats, few_labels: Ints) -> None:
-    with pytest.warns(ConvergenceWarning, match="the game still moves after 3 rounds") as caught:
+def test_too_few_iterations_warn_at_the_call_of_fit(graph: Floats, few_labels: Ints) -> None:
+    with pytest.warns(ConvergenceWarning, match="the game did not converge in 3 rounds") as caught:
         GraphTransduction(affinity="precomputed", max_iter=3).fit(graph, few_labels)
     assert [w.filename for w in caught] == [__file__]
     with warnings.catch_warnings():
@@ -134,14 +134,14 @@ def test_one_label_a_class_suffices_for_most_digits() -> None:
     unlabelled = y < 0
     right = found.transduction_ == truth
     assert right[unlabelled].mean() > 0.75
-    # A confidence is worth its name if those who are sure are right more often.
-    sure = found.confidence_ >= np.median(found.confidence_)
-    assert right[unlabelled & sure].mean() > right[unlabelled & ~sure].mean()
+    # Confident labels must be right more often than the others.
+    confident = found.confidence_ >= np.median(found.confidence_)
+    assert right[unlabelled & confident].mean() > right[unlabelled & ~confident].mean()
     assert (np.diff(found.consistency_) >= -1e-6 * found.consistency_.max()).all()
     assert np.diff(found.graph_.indptr).min() >= math.floor(math.log2(len(X))) + 1
 
 
-def test_a_tie_between_two_labels_is_said_and_stays_undecided() -> None:
+def test_a_tie_warns_and_stays_undecided() -> None:
     with pytest.warns(UserWarning, match="1 of 3 points end in a tie"):
         found = GraphTransduction().fit([[0.0], [1.0], [2.0]], [0, -1, 1])
     assert found.transduction_.tolist() == [0, -1, 1]
@@ -150,7 +150,7 @@ def test_a_tie_between_two_labels_is_said_and_stays_undecided() -> None:
     assert found.confidence_[1] == 0
 
 
-def test_labels_may_be_missing_as_pandas_has_it() -> None:
+def test_missing_values_of_pandas_are_unlabelled() -> None:
     X = np.array([[0.0], [0.1], [0.2], [5.0], [5.1], [5.2]])
     frame = pd.DataFrame({"x": X[:, 0]})
     for y in (
@@ -165,37 +165,37 @@ def test_labels_may_be_missing_as_pandas_has_it() -> None:
         assert model.score(frame, y) == 1
 
 
-def test_new_points_hear_of_similar_classes_too() -> None:
+def test_class_similarity_applies_to_predictions() -> None:
     X = np.array([[0.0], [0.1], [5.0], [5.1]])
     swapped = GraphTransduction(n_neighbors=1, class_similarity=[[0, 1], [1, 0]]).fit(X, [0, -1, 1, -1])
-    assert swapped.transduction_.tolist() == [0, 1, 1, 0]  # each neighbour speaks for the other label
+    assert swapped.transduction_.tolist() == [0, 1, 1, 0]  # each neighbour contributes to the other label
     assert swapped.predict([[0.02]]).tolist() == [0]
 
 
-def test_a_dense_graph_is_shifted_as_a_whole() -> None:
+def test_all_weights_of_a_dense_graph_are_shifted() -> None:
     w = np.array([[0, -0.5, 0.5, 0], [-0.5, 0, 0, 0.5], [0.5, 0, 0, -0.5], [0, 0.5, -0.5, 0]])
     graph = GraphTransduction(affinity="precomputed", negatives="shift").fit(w, [0, 1, -1, -1]).graph_
     np.testing.assert_allclose(graph.toarray(), w + 0.5 - 0.5 * np.eye(4))
 
 
-def test_shares_as_given_hold_the_classes_to_the_given_labels() -> None:
-    # Blobs of 60 and of 30 points that touch: labels that are equally frequent among the given ones should bring the
-    # classes nearer to half of the points each than the plain game does.
+def test_empirical_class_priors_are_the_frequencies_of_given_labels() -> None:
+    # Overlapping blobs of 60 and 30 points: with equal class priors, the classes should be closer to half of the points
+    # each than without.
     generator = np.random.default_rng(0)
     X = np.concatenate([generator.normal(0, 1, (60, 2)), generator.normal(2.2, 1, (30, 2))])
     y = np.full(90, -1)
     y[0], y[60] = 0, 1
     plain = GraphTransduction(n_neighbors=8, walk_steps=0).fit(X, y)
-    held = GraphTransduction(n_neighbors=8, walk_steps=0, class_priors="empirical").fit(X, y)
+    balanced = GraphTransduction(n_neighbors=8, walk_steps=0, class_priors="empirical").fit(X, y)
     explicit = GraphTransduction(n_neighbors=8, walk_steps=0, class_priors=[0.5, 0.5]).fit(X, y)
     gap = abs(np.mean(plain.transduction_ == 1) - 0.5)
-    assert abs(np.mean(held.transduction_ == 1) - 0.5) < gap
-    np.testing.assert_array_equal(held.transduction_, explicit.transduction_)
+    assert abs(np.mean(balanced.transduction_ == 1) - 0.5) < gap
+    np.testing.assert_array_equal(balanced.transduction_, explicit.transduction_)
     with pytest.raises(ValueError, match="class_priors is 'fair'; expected 'empirical', an array, or None"):
         GraphTransduction(class_priors="fair").fit(X, y)
 
 
-def test_labels_that_are_heard_before_the_game_are_found_better() -> None:
+def test_walk_steps_improve_the_accuracy_on_digits() -> None:
     X, truth = load_digits(return_X_y=True)
     right: dict[int, list[float]] = {0: [], 30: []}
     for seed in range(200, 206):
@@ -210,12 +210,12 @@ def test_labels_that_are_heard_before_the_game_are_found_better() -> None:
     assert GraphTransduction().walk_steps == 30
 
 
-def test_a_walk_that_is_none_is_refused_and_none_is_taken_where_classes_speak_for_others() -> None:
+def test_negative_walk_steps_raise_and_class_similarity_disables_the_walk() -> None:
     X, y = [[0.0], [0.1], [0.2], [5.0]], [0, -1, -1, 1]
     with pytest.raises(ValueError, match="walk_steps is -1; expected a number of steps"):
         GraphTransduction(n_neighbors=1, walk_steps=-1).fit(X, y)
-    alike = [[1.0, 0.5], [0.5, 1.0]]
+    similarity = [[1.0, 0.5], [0.5, 1.0]]
     one, other = (
-        GraphTransduction(n_neighbors=2, class_similarity=alike, walk_steps=steps).fit(X, y) for steps in (0, 30)
+        GraphTransduction(n_neighbors=2, class_similarity=similarity, walk_steps=steps).fit(X, y) for steps in (0, 30)
     )
     np.testing.assert_array_equal(one.label_distributions_, other.label_distributions_)

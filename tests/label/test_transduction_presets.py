@@ -1,4 +1,4 @@
-"""The presets say what they are said to say."""
+"""The presets have the documented values."""
 
 from inspect import signature
 from typing import Any
@@ -33,7 +33,7 @@ def test_every_preset_is_listed() -> None:
     assert list(PRESETS) == ["default", "thesis", "original"]
 
 
-def test_an_unknown_preset_is_refused_with_the_known_ones() -> None:
+def test_an_unknown_preset_raises() -> None:
     with pytest.raises(ValueError, match="preset 'best' is unknown; expected one of default, thesis, original"):
         GraphTransduction.from_preset("best")
 

@@ -1,4 +1,4 @@
-"""A few labels in, a label and a confidence for every item out."""
+"""Transductive classifiers: labels and confidences for a whole data set from a few labelled items."""
 
 from entourage.label.active_learning import suggest_labels
 from entourage.label.baselines import (

@@ -1,4 +1,4 @@
-"""Which items to label next, and why."""
+"""Active learning: suggest the items to label next, and find given labels that their neighbourhood contradicts."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from numpy.typing import NDArray
 from entourage.label.targets import Floats
 from entourage.label.transduction import GraphTransduction, random_walk_step
 
-MIN_GAIN = 0.05  # less doubt than this in a whole neighbourhood is none
+MIN_GAIN = 0.05  # minimum summed uncertainty of a neighbourhood for a suggestion
 
 
 @dataclass(frozen=True)
 class Suggestion:
-    """An item whose label would help most.
+    """An item suggested for labelling.
 
     Attributes:
-        index: its position.
-        gain: how much doubt its label would touch: its own and its neighbours' lack of confidence, added up.
-        reason: why it was chosen, for people.
+        index: index of the item.
+        gain: summed uncertainty (1 - confidence) of the item and its neighbours.
+        reason: explanation for the user.
     """
 
     index: int
@@ -29,15 +29,15 @@ class Suggestion:
 
 
 def suggest_labels(model: GraphTransduction, n_suggestions: int = 12) -> list[Suggestion]:
-    """Chooses items that are in doubt and have many neighbours in doubt, each from another neighbourhood.
+    """Suggest uncertain items with many uncertain neighbours, each from a different neighbourhood.
 
-    The least sure items alone are a poor choice: they are outliers whose label helps nobody. Counting the doubt of all
-    neighbours prefers the middle of a confused region; what a chosen item can settle is then taken off its surroundings
-    (two steps around it), so that the next one comes from elsewhere.
+    The least confident items alone are a poor choice: they are outliers, whose labels do not help other items. The sum
+    of the uncertainties of all neighbours prefers the centre of an uncertain region. After each choice, the uncertainty
+    of the items within two steps of it is reduced, so that the next item comes from another region.
 
     Args:
-        model: a fitted game.
-        n_suggestions: how many to choose, at most.
+        model: a fitted model.
+        n_suggestions: maximum number of suggestions.
 
     Returns:
         Suggestions, best first. Costs O(n_suggestions nnz(W)).
@@ -74,16 +74,19 @@ def _reason(model: GraphTransduction, index: int) -> str:
     unsure = int((model.confidence_[neighbors] < 0.75).sum())
     best = np.argsort(-votes)[:2]
     split = " and ".join(f"{model.classes_[c]} ({votes[c]:.0%})" for c in best if votes[c] >= 0.005)
-    among = f"; {unsure} of its {len(neighbors)} neighbours are in doubt too" if unsure else ""
+    among = f"; {unsure} of its {len(neighbors)} neighbours are uncertain too" if unsure else ""
     return f"its neighbours vote for {split}{among}"
 
 
 def contradicted_labels(model: GraphTransduction, threshold: float = 0.5) -> NDArray[np.int64]:
-    """Given labels that most of the surroundings contradict, the most contradicted first: mistakes, or outliers.
+    """Return the indices of given labels that their neighbourhood contradicts: likely mistakes, or outliers.
 
     Args:
-        model: a fitted game.
-        threshold: the share of a two-step walk that has to end at the given label for it to be in order.
+        model: a fitted model.
+        threshold: minimum probability that a two-step random walk from the item ends at its label.
+
+    Returns:
+        Indices, the most contradicted first.
     """
     confidence: Floats = model.confidence_
     contradicted = np.flatnonzero(model.labelled_mask_ & (confidence < threshold))

@@ -1,9 +1,4 @@
-"""Graphs and features from outside, checked and made fit for the game.
-
-Distributions over the classes, a row a point: made of votes, weighed by what is known beforehand, and decided.
-
-The face that the game and its rivals share: a scikit-learn classifier that labels a whole data set at once.
-"""
+"""Base class of the transductive classifiers, with the checks of precomputed graphs and helpers for distributions."""
 
 from __future__ import annotations
 
@@ -34,21 +29,23 @@ from entourage.validation import check_choice
 
 
 def as_tensor(X: Any) -> torch.Tensor:
-    """The array as a tensor.
-
-    Copied only if it must not be written, as those that pandas hands out, or runs backwards, which torch cannot.
-    """
+    """Return an array as a tensor; copy it only if it is read-only or has negative strides, unsupported by torch."""
     return torch.from_numpy(X if X.flags.writeable and min(X.strides, default=0) >= 0 else X.copy())
 
 
 def check_graph(w: Any, negatives: Negatives) -> tuple[sparse.csr_matrix, float]:
-    """A similarity matrix from outside, fit for the game: square, finite, symmetric, non-negative, without loops.
+    """Validate a precomputed similarity matrix and convert it to a graph without loops and negative weights.
+
+    Args:
+        w: similarities, shape (n, n), symmetric and finite, dense or sparse.
+        negatives: treatment of negative similarities: "error", "clamp" or "shift".
 
     Returns:
-        The graph, and what was added to its weights: see `required_shift`.
+        The graph, shape (n, n), CSR, and the constant that was added to its weights; see `required_shift`.
 
     Raises:
-        ValueError: where it is not.
+        ValueError: the matrix is not square, finite and symmetric, or it has negative weights and `negatives` is
+            "error".
     """
     w = check_array(w, accept_sparse="csr", dtype=[np.float32, np.float64])
     if w.shape[0] != w.shape[1]:
@@ -67,7 +64,7 @@ def check_graph(w: Any, negatives: Negatives) -> tuple[sparse.csr_matrix, float]
             f"{graph[j, i]:.4g}; expected equal weights (see entourage.game.symmetrize)"
         )
     shift = required_shift(torch.from_numpy(graph.data), negatives) if graph.nnz else 0.0
-    if shift and dense:  # every pair has a similarity, be it 0
+    if shift and dense:  # in a dense matrix 0 is a similarity, too
         graph = sparse.csr_matrix(graph.toarray() + shift * (1 - np.eye(len(w), dtype=w.dtype)))
     else:
         graph.data = graph.data + shift
@@ -77,10 +74,10 @@ def check_graph(w: Any, negatives: Negatives) -> tuple[sparse.csr_matrix, float]
 
 
 def shift_similarities(w: Any, shift: float, negatives: Negatives) -> Any:
-    """Similarities of new points to those of a graph, shape (q, n), lifted as the graph was, dense or CSR as they came.
+    """Add the shift of a graph to the similarities of new points, shape (q, n), dense or CSR, and clamp them at 0.
 
     Raises:
-        ValueError: if there are negative ones and they are to be an error.
+        ValueError: there are negative similarities and `negatives` is "error".
     """
     stored = w if isinstance(w, np.ndarray) else w.data
     if negatives == "error":
@@ -90,19 +87,19 @@ def shift_similarities(w: Any, shift: float, negatives: Negatives) -> Any:
 
 
 def to_distributions(x: Floats, fallback: Floats | float = 0.0) -> Floats:
-    """Rows over their sum, shape (n, m); those that have nothing are `fallback`, a value or such rows."""
+    """Normalise rows to sum to 1, shape (n, m); rows of zeros become `fallback`, a value or rows of shape (n, m)."""
     total = x.sum(axis=1, keepdims=True)
     return np.asarray(np.where(total > 0, x / np.where(total > 0, total, 1), fallback))
 
 
 def apply_prior(x: Floats, problem: TransductionProblem) -> Floats:
-    """Weighs the answer of a method that knows no priors by the prior of each unlabelled point; rows sum to 1."""
+    """Multiply the distributions of unlabelled points by their priors, for methods without priors; rows sum to 1."""
     weighted = np.where(problem.targets.labelled[:, None], x, x * problem.initial)
     return to_distributions(weighted, problem.initial)
 
 
 def has_unique_maximum(x: Floats) -> NDArray[np.bool_]:
-    """Which rows have one label ahead of all others, shape (n,): a tie means that nothing that counts reached them."""
+    """Return a mask of the rows with a unique maximum, shape (n,); a tie means that no label influenced the row."""
     if x.shape[1] == 1:
         return np.ones(len(x), dtype=bool)
     best = np.partition(x, -2, axis=1)[:, -2:]  # (n, 2)
@@ -111,14 +108,14 @@ def has_unique_maximum(x: Floats) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class TransductionProblem:
-    """What a method is given to decide.
+    """Input of `GraphLabeller._distribute`.
 
     Attributes:
         w: similarities, shape (n, n), symmetric, non-negative, zero diagonal.
         targets: the labels.
-        start: the initial distributions, shape (n, m): one-hot where labelled, the prior elsewhere.
-        reached: the points that a label, or an informative prior, can speak to, shape (n,).
-        device: where to compute.
+        initial: initial distributions, shape (n, m): one-hot where labelled, the prior elsewhere.
+        reached: mask of the points whose component of the graph has a label or an informative prior, shape (n,).
+        device: device of the computation.
     """
 
     w: sparse.csr_matrix
@@ -129,32 +126,32 @@ class TransductionProblem:
 
 
 class GraphLabeller(ClassifierMixin, BaseEstimator):
-    """Labels every point from the few that are labelled, over a graph of similarities.
+    """Base class of transductive classifiers: label all points from a few labelled ones, over a similarity graph.
 
-    Subclasses say how labels spread in `_distribute`. Everything else is done here, once: reading labels and priors,
-    building or checking the graph, finding what no label reaches, and answering for new points.
+    Subclasses implement `_distribute`, which spreads the labels. This class reads labels and priors, builds or
+    validates the graph, finds the points that no label reaches, and predicts new points.
 
     Args:
         n_neighbors: neighbours of each point; "auto" for floor(log2 n) + 1, None for all pairs.
-        affinity: "self_tuning", "gaussian", "cosine", "pearson", or "precomputed" for a graph of your own.
-        squared: self-tuning with squared distances, as published.
+        affinity: "self_tuning", "gaussian", "cosine", "pearson", or "precomputed" to pass a graph as X.
+        squared: use squared distances in the self-tuning kernel, as published.
         symmetrize: "max", "mean" or "mutual".
-        normalize: divide weights by the root of both ends' degrees; of no effect on a precomputed graph.
-        negatives: "error", "clamp" or "shift" negative similarities.
-        classes: all classes, if some may be without a label.
-        max_iter: the most rounds.
-        tol: how exact the answer has to be; each method says in what.
+        normalize: divide each weight by the square root of the degrees of both nodes; no effect on a precomputed graph.
+        negatives: treatment of negative similarities: "error", "clamp" or "shift".
+        classes: all classes, if some may have no label.
+        max_iter: maximum number of iterations.
+        tol: tolerance of the convergence criterion, which depends on the method; None runs `max_iter` iterations.
         device: "auto", "cpu", "cuda"...
 
     Attributes:
         classes_: the classes, shape (m,).
-        transduction_: the label of each point, shape (n,); -1 (or "" among text) where it is undecided.
-        label_distributions_: the distribution each point ended with, shape (n, m); its prior where no label reaches.
-        confidence_: how sure the label of each point is, in [0, 1], shape (n,); 0 where there is none.
-        given_: which points were labelled, shape (n,).
-        unreached_: positions of the points in whose part of the graph nothing is labelled.
-        undecided_: positions of the points without a label: the unreached, and those that ended in a tie.
-        graph_: the similarities that were used, shape (n, n), CSR.
+        transduction_: label of each point, shape (n,); -1 ("" for text labels) where it is undecided.
+        label_distributions_: final distribution of each point, shape (n, m); its prior where no label reaches it.
+        confidence_: confidence of each label, in [0, 1], shape (n,); 0 where there is no label.
+        labelled_mask_: mask of the labelled points, shape (n,).
+        unreached_: indices of the points whose component of the graph has no label.
+        undecided_: indices of the points without a label: the unreached ones and ties.
+        graph_: the similarities, shape (n, n), CSR.
     """
 
     _neighbor_graph: NeighborGraph | None
@@ -186,22 +183,22 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
 
     @abstractmethod
     def _distribute(self, problem: TransductionProblem) -> Floats:
-        """Distributions over the classes for all points, shape (n, m). Rows outside `problem.reached` are ignored."""
+        """Compute distributions over the classes, shape (n, m). Rows outside `problem.reached` are ignored."""
 
     def fit(self, X: ArrayLike | sparse.spmatrix, y: ArrayLike, prior: ArrayLike | None = None) -> Self:
-        """Labels all points.
+        """Label all points.
 
         Args:
             X: features, shape (n, d); with affinity="precomputed" the similarities, shape (n, n), dense or sparse.
-            y: labels, shape (n,), -1 where unlabelled (among text also "" or None).
-            prior: what is known beforehand of each point, shape (n, m), columns in the order of `classes_`, 0 for a
-                label the point cannot have; uniform by default.
+            y: labels, shape (n,), -1 where unlabelled ("" or None are also accepted among text labels).
+            prior: prior distribution of each point, shape (n, m), columns in the order of `classes_`, 0 for excluded
+                labels; uniform by default.
 
         Returns:
-            The estimator, with `transduction_` and the other attributes set.
+            The fitted estimator.
 
         Raises:
-            ValueError: on data, labels or priors that do not fit; the message says which, where, and what was expected.
+            ValueError: the data, labels or priors are invalid or do not match.
         """
         X, y = self._validated(X, fill_missing_labels(y))
         targets = read_targets(y, self.classes)
@@ -210,13 +207,17 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         return self._transduce(self._build_graph(X, device), targets, initial, device, has_prior=prior is not None)
 
     def fit_graph(self, w: sparse.csr_matrix, y: ArrayLike, prior: ArrayLike | None = None) -> Self:
-        """Labels all points of a graph that need not be checked again, whatever `affinity` says.
+        """Label all points of a graph that has already been validated; `affinity` is ignored.
 
-        What `fit` does with affinity="precomputed", in less time where one graph is used several times.
+        Equivalent to `fit` with affinity="precomputed", but faster if one graph is used several times.
 
         Args:
-            w: similarities, shape (n, n), as `entourage.label.base.check_graph` gives them.
-            y, prior: as for `fit`.
+            w: similarities, shape (n, n), as returned by `entourage.label.base.check_graph`.
+            y: see `fit`.
+            prior: see `fit`.
+
+        Returns:
+            The fitted estimator.
         """
         labels = np.asarray(fill_missing_labels(y))
         check_consistent_length(w, labels)
@@ -249,10 +250,13 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         return self
 
     def set_distributions(self, x: Floats) -> Self:
-        """Take distributions for what was found: labels, confidences and the answers for new points follow from them.
+        """Set the final distributions and derive labels, confidences and the weights of predictions from them.
 
         Args:
             x: distributions, shape (n, m), the prior where no label reaches.
+
+        Returns:
+            The estimator.
         """
         self.label_distributions_ = x
         reached = np.ones(len(x), dtype=bool)
@@ -266,31 +270,40 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         return self
 
     def predict_proba(self, X: ArrayLike | sparse.spmatrix) -> Floats:
-        """Class probabilities of new points, which play one round against the fitted population.
+        """Compute class probabilities of new points from their similarities to the fitted points, in one iteration.
 
         Args:
             X: features, shape (q, d); with affinity="precomputed" the similarities to the fitted points, shape (q, n).
 
         Returns:
-            Distributions, shape (q, m); uniform for a point none of whose neighbours was reached by a label.
+            Distributions, shape (q, m); uniform for a point if no label reaches any of its neighbours.
         """
         votes = self._votes(X)
         return to_distributions(votes, self._targets.seen / self._targets.seen.sum())
 
     def predict(self, X: ArrayLike | sparse.spmatrix) -> NDArray[np.generic]:
-        """Labels of new points, shape (q,). For X see `predict_proba`.
+        """Predict labels of new points.
 
-        They are -1 (or "" among text) where no label reaches, or where several are level: a tie is no decision here
-        either.
+        Args:
+            X: see `predict_proba`.
+
+        Returns:
+            Labels, shape (q,); -1 ("" for text labels) where no label reaches a point or several labels tie.
         """
         votes = self._votes(X)
         decided = votes.any(axis=1) & has_unique_maximum(to_distributions(votes))
         return self._targets.decode(np.where(decided, votes.argmax(axis=1), -1))
 
     def score(self, X: ArrayLike | sparse.spmatrix, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Accuracy on the labelled points of y, so that cross-validation works with unlabelled ones.
+        """Compute the accuracy on the labelled points of y, so that cross-validation works with unlabelled points.
 
-        A point that stays undecided counts as wrong.
+        Args:
+            X: see `predict_proba`.
+            y: labels, shape (q,), -1 where unlabelled.
+            sample_weight: weights of the points, shape (q,).
+
+        Returns:
+            The accuracy; undecided points count as wrong.
         """
         return labelled_accuracy(self.predict(X), y, sample_weight)
 
@@ -315,14 +328,13 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         return self._neighbor_graph.w
 
     def _use_graph(self, graph: sparse.csr_matrix, shift: float) -> sparse.csr_matrix:
-        """Take a graph from outside."""
         self._neighbor_graph = None
         self._shift = shift
         return graph
 
     def _find_reachable(self, targets: Targets, initial: Floats, *, has_prior: bool) -> NDArray[np.bool_]:
-        """Which points share a part of the graph with a label, or with a prior that prefers some label, shape (n,)."""
-        # W is symmetric, so strong components are the components, and they are found without a transposed copy.
+        """Return a mask of the points whose component has a label or a non-uniform prior, shape (n,)."""
+        # W is symmetric, so its strong components are its components; they are computed without a transposed copy.
         _, component = connected_components(self.graph_, directed=True, connection="strong")
         source = targets.labelled
         if has_prior:
@@ -330,7 +342,7 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         return np.asarray(np.isin(component, np.unique(component[source])))
 
     def _votes(self, X: ArrayLike | sparse.spmatrix) -> Floats:
-        """What the fitted population says of new points, shape (q, m)."""
+        """Compute the unnormalised class scores of new points, shape (q, m)."""
         check_is_fitted(self)
         self._check_similarities(X)
         accept_sparse = "csr" if self._neighbor_graph is None else False
@@ -340,18 +352,18 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         return np.asarray(shift_similarities(queries, self._shift, self.negatives) @ self._vote_weights)
 
     def _check_similarities(self, X: Any) -> None:
-        """Refuse features where `fit_graph` was given a graph, which knows none, whatever `affinity` says."""
+        """Raise ValueError if X holds features after `fit_graph`, which accepts similarities only."""
         n = self.n_features_in_
         if self._neighbor_graph is None and self.affinity != "precomputed" and np.shape(X)[1:] != (n,):
             expected = f"expected the similarities of new points to these, shape (q, {n})"
-            raise ValueError(f"X has shape {np.shape(X)}, and labels were found over a graph of {n} points; {expected}")
+            raise ValueError(f"X has shape {np.shape(X)}, but the model was fitted to a graph; {expected}")
 
     def _prediction_weights(self) -> Floats:
-        """What each fitted point says when a new one asks, shape (n, m): its own distribution."""
+        """Return the distributions that predictions of new points average, shape (n, m)."""
         return self.label_distributions_
 
     def _confidence(self, codes: NDArray[np.integer]) -> Floats:
-        """Confidence in the label `codes` of each point, shape (n,)."""
+        """Compute the confidence of the labels `codes`, shape (n,)."""
         return np.asarray(self.label_distributions_[np.arange(len(codes)), codes])
 
     def __sklearn_tags__(self) -> Any:

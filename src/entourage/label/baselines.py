@@ -1,10 +1,7 @@
-"""Conjugate gradients for many right-hand sides at once: what the linear rivals of the game are solved with.
+"""Baselines of the graph transduction game.
 
-The linear rivals of the game: each is one sparse linear system on the same graph.
-
-Label propagation, the oldest rival of the game.
-
-The first-order rival of the game: a linear support vector machine that looks at no neighbours.
+Harmonic functions, label spreading and Poisson learning each solve one sparse linear system on the graph, by conjugate
+gradients. Label propagation iterates on the same graph. The linear SVM uses features only, without a graph.
 """
 
 from __future__ import annotations
@@ -32,17 +29,17 @@ from entourage.label.targets import Floats, Targets, ignore_class_count_warning
 def conjugate_gradients(
     apply: Callable[[Tensor], Tensor], b: Tensor, diagonal: Tensor, *, tol: float, max_iter: int
 ) -> tuple[Tensor, int, bool]:
-    """Solves A F = B for a symmetric positive (semi)definite A, each column by itself but all in one product.
+    """Solve A F = B for a symmetric positive (semi)definite A; columns are independent but share the products with A.
 
     Args:
         apply: F -> A F.
         b: B, shape (n, m), in the range of A.
-        diagonal: the diagonal of A, shape (n, 1), positive: the preconditioner.
-        tol: the residual relative to b at which a column is done.
-        max_iter: the most steps.
+        diagonal: diagonal of A, shape (n, 1), positive: the preconditioner.
+        tol: norm of the residual relative to b at which a column has converged.
+        max_iter: maximum number of steps.
 
     Returns:
-        F, shape (n, m), the steps taken, and whether all columns are done.
+        F, shape (n, m), the number of steps, and whether all columns have converged.
     """
     x = torch.zeros_like(b)
     residual = b.clone()
@@ -54,7 +51,7 @@ def conjugate_gradients(
             return x, step, True
         image = apply(direction)
         curvature = (direction * image).sum(dim=0)
-        # A column that is done has no curvature left to divide by: it rests.
+        # A converged column has curvature 0; its step size is set to 0 instead of 0/0.
         alpha = torch.where(curvature > 0, power / curvature.clamp_min(torch.finfo(b.dtype).tiny), 0)
         x = x + alpha * direction
         residual = residual - alpha * image
@@ -65,16 +62,16 @@ def conjugate_gradients(
     return x, max_iter, bool((residual.norm(dim=0) <= target).all())
 
 
-MIN_CONDUCTANCE = 1e-12  # weight relative to its ends' degrees below which an edge conducts nothing
+MIN_CONDUCTANCE = 1e-12  # degree-normalised weight below which `_components` ignores an edge
 
 
 class LinearLabeller(GraphLabeller):
-    """A labeller whose answer solves A F = B; `tol` bounds the relative residual, `n_iter_` counts the steps."""
+    """Base class of labellers that solve A F = B; `tol` bounds the relative residual, `n_iter_` counts the steps."""
 
     def _solve(self, apply: Callable[[Tensor], Tensor], b: Tensor, diagonal: Tensor) -> Floats:
         tol = 0.0 if self.tol is None else self.tol
         x, steps, solved = conjugate_gradients(apply, b, diagonal, tol=tol, max_iter=self.max_iter)
-        self.n_iter_ = max(steps, 1)  # scikit-learn's convention, even where nothing was left to solve
+        self.n_iter_ = max(steps, 1)  # scikit-learn requires at least 1
         if not solved and self.tol is not None:
             warnings.warn(f"not solved to {tol:g} in {self.max_iter} steps", ConvergenceWarning, stacklevel=5)
         return np.asarray(x.cpu().numpy())
@@ -83,9 +80,9 @@ class LinearLabeller(GraphLabeller):
 class LabelHarmonic(LinearLabeller):
     """Gaussian fields and harmonic functions (Zhu, Ghahramani and Lafferty, 2003).
 
-    Labelled points are held, and every other point is the weighted mean of its neighbours: L_UU F_U = W_UL Y_L. A few
-    labels in a large graph become spikes in a flat landscape, which is why it fails there. For the arguments see
-    `GraphLabeller`.
+    Labelled points are fixed, and every other point is the weighted mean of its neighbours: L_UU F_U = W_UL Y_L. With
+    few labels in a large graph, F is nearly constant except close to the labels, and the method fails. For the
+    arguments see `GraphLabeller`.
     """
 
     def _distribute(self, problem: TransductionProblem) -> Floats:
@@ -99,10 +96,10 @@ class LabelHarmonic(LinearLabeller):
 class LabelSpreading(LinearLabeller):
     """Learning with local and global consistency (Zhou et al., 2004): F = (1 - alpha) (I - alpha D^-1/2 W D^-1/2)^-1 Y.
 
-    Labels are not held: a labelled point may be outvoted.
+    Labels are not fixed: the neighbours of a labelled point may change its label.
 
     Args:
-        alpha: how much a point listens to its neighbours rather than to its own label, in (0, 1).
+        alpha: weight of the neighbours relative to the point's own label, in (0, 1).
         n_neighbors, affinity, squared, symmetrize, normalize, negatives, classes, max_iter, tol, device: see
             `GraphLabeller`.
     """
@@ -149,10 +146,10 @@ class LabelSpreading(LinearLabeller):
 class PoissonLearning(LinearLabeller):
     """Poisson learning (Calder, Cook, Thorpe and Slepcev, 2020): L U = sum over labels of (y_j - mean y) delta_j.
 
-    Labels are sources and sinks rather than held values, which keeps their influence from fading in large graphs. Each
-    connected part of the graph is a problem of its own, centred with its own mean. Scores become distributions by
-    softmax, in units of their root mean square. Labels are not held: a labelled point may be outvoted. For the
-    arguments see `GraphLabeller`.
+    Labels are sources and sinks instead of fixed values, so that their influence does not vanish in large graphs. Each
+    connected component of the graph is a separate problem, centred by its own mean. Scores divided by their root mean
+    square are converted to distributions by softmax. Labels are not fixed: the neighbours of a labelled point may
+    change its label. For the arguments see `GraphLabeller`.
     """
 
     def _distribute(self, problem: TransductionProblem) -> Floats:
@@ -161,7 +158,7 @@ class PoissonLearning(LinearLabeller):
         y = problem.targets.one_hot().astype(np.float64)
         class_fractions = _mean_by_component(
             component, n_components, y, problem.targets.labelled.astype(np.float64)
-        )  # (parts, m)
+        )  # (n_components, m)
         b = np.where(problem.targets.labelled[:, None], y - class_fractions[component], 0)
         u = self._solve(lambda v: degree * v - w @ v, _as_float64(b, w), degree)
         u = u - _mean_by_component(component, n_components, u, degree.cpu().numpy().ravel())[component]
@@ -171,10 +168,10 @@ class PoissonLearning(LinearLabeller):
 
 
 def _components(w: sparse.csr_matrix) -> tuple[int, NDArray[np.int32]]:
-    """How many parts the graph has, and the part of each point, shape (n,).
+    """Return the number of connected components and the component of each point, shape (n,).
 
-    Parts that only edges of less than float64's precision hold together are two: what flows into one cannot flow out
-    of the other, and the system would have no solution in numbers.
+    Edges with weights below the precision of float64 are ignored: across them no label mass flows numerically, and the
+    linear system of a joint component would have no solution.
     """
     edges = normalize_degrees(w)
     edges.data = (edges.data > MIN_CONDUCTANCE).astype(np.float32)
@@ -184,12 +181,12 @@ def _components(w: sparse.csr_matrix) -> tuple[int, NDArray[np.int32]]:
 
 def _as_distributions(u: Floats, spread: Floats, class_fractions: Floats, seen: NDArray[np.bool_]) -> Floats:
     x = softmax(np.where(seen, u / np.where(spread > 0, spread, 1), -np.inf), axis=1)
-    # Where a part of the graph has labels of one class only, nothing pulls apart: all of it is that class.
+    # In a component with labels of one class only, u is constant: all of its points get that class.
     return np.asarray(np.where(np.ptp(u[:, seen], axis=1, keepdims=True) > 0, x, class_fractions))
 
 
 def _mean_by_component(component: NDArray[np.integer], n_components: int, values: Floats, weight: Floats) -> Floats:
-    """Weighted mean of the rows of each part, shape (parts, m); 0 for a part without weight."""
+    """Compute the weighted mean of the rows of each component, shape (n_components, m); 0 where the weights are 0."""
     total = np.bincount(component, weights=weight, minlength=n_components)[:, None]
     sums = np.stack(
         [np.bincount(component, weights=weight * column, minlength=n_components) for column in values.T], axis=1
@@ -198,7 +195,7 @@ def _mean_by_component(component: NDArray[np.integer], n_components: int, values
 
 
 def _weights_and_degrees(problem: TransductionProblem) -> tuple[Tensor, Tensor]:
-    """W in float64, which ill-conditioned systems need, and its degrees, shape (n, 1), 1 where there are none."""
+    """Return W in float64, which ill-conditioned systems require, and its degrees, shape (n, 1), 0 replaced by 1."""
     w = to_torch(problem.w.astype(np.float64), problem.device)
     degree = torch.from_numpy(np.asarray(problem.w.sum(axis=1, dtype=np.float64))).to(problem.device)
     return w, torch.where(degree > 0, degree, 1)
@@ -209,10 +206,10 @@ def _as_float64(values: Floats, like: Tensor) -> Tensor:
 
 
 class LabelPropagation(GraphLabeller):
-    """Label propagation (Zhu and Ghahramani, 2002): every point takes the mean of its neighbours, round after round.
+    """Label propagation (Zhu and Ghahramani, 2002): each iteration sets every point to the mean of its neighbours.
 
-    Labelled points are held. Given enough rounds it ends where `LabelHarmonic` does; `tol` bounds the share of the
-    whole way that the last round still moves. For the arguments see `GraphLabeller`.
+    Labelled points are fixed. The limit is the solution of `LabelHarmonic`; `tol` bounds the change of the last
+    iteration relative to the sum of all changes. For the arguments see `GraphLabeller`.
     """
 
     def _distribute(self, problem: TransductionProblem) -> Floats:
@@ -229,15 +226,16 @@ class LabelPropagation(GraphLabeller):
             f, converged = mean, self.tol is not None and last_change <= self.tol * total_change
             self.n_iter_ += 1
         if self.tol is not None and not converged:
-            warnings.warn(f"labels still move after {self.max_iter} rounds", ConvergenceWarning, stacklevel=4)
+            warnings.warn(f"labels did not converge in {self.max_iter} rounds", ConvergenceWarning, stacklevel=4)
         return apply_prior(np.asarray(f.cpu().numpy()), problem)
 
 
 class LinearSVMLabeller(GraphLabeller):
-    """Labels every point with a linear SVM trained on the labelled ones (chapter 3's alternative to the game).
+    """Linear SVM trained on the labelled points, without a graph (the alternative to the game in chapter 3).
 
-    With affinity="precomputed" a point's features are its similarities to all others. Distributions are the softmax of
-    the margins. Of the arguments of `GraphLabeller` it heeds `affinity`, `negatives`, `classes` and `max_iter`.
+    With affinity="precomputed" the features of a point are its similarities to all points. Distributions are the
+    softmax of the margins. Of the arguments of `GraphLabeller`, only `affinity`, `negatives`, `classes` and `max_iter`
+    have an effect.
     """
 
     def _build_graph(self, X: Any, device: torch.device) -> sparse.csr_matrix:

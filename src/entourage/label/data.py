@@ -1,4 +1,4 @@
-"""From what users have, a folder of images or a file of features, to items with feature vectors."""
+"""Read a folder of images or a feature file as items with feature vectors."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Items:
     """The items of a source.
 
     Attributes:
-        names: what each item is called, n of them: its path within the folder, or its name in the feature file.
-        features: shape (n, d), float32, or float64 where a feature file has it.
-        images: where each item's picture is, or None for feature files.
-        skipped: name and reason of each image that could not be read; these are not among the n.
+        names: n names: the path within the folder, or the name in the feature file.
+        features: shape (n, d), float32, or float64 if the feature file stores float64.
+        images: image file of each item; None for feature files.
+        skipped: name and reason of each image that could not be read; these are not among the n items.
     """
 
     names: list[str]
@@ -45,18 +45,21 @@ def read_items(
     cache: bool = True,
     progress: bool | None = None,
 ) -> Items:
-    """Reads a source and gives each item its features.
+    """Read the items of a source and compute their features.
 
     Args:
         source: a folder of images or a feature file.
-        backbone: the network that looks at images; see `entourage.backbones`.
-        metric: "cosine" scales features to length 1; "auto" does so for images, whose features' lengths mean little.
-        device: where the network runs.
-        cache: keep the features of images, and use those that were kept.
+        backbone: network for the features of images; see `entourage.backbones`.
+        metric: "cosine" scales features to length 1; "auto" does so for images only.
+        device: device of the network.
+        cache: use the feature cache of images.
         progress: show a bar; None: only on a terminal.
 
+    Returns:
+        The items.
+
     Raises:
-        ValueError: if the source cannot be read or holds nothing to label.
+        ValueError: the source cannot be read or has no readable item.
     """
     if source.is_dir():
         items = _from_images(source, backbone, device, cache, progress)
@@ -82,7 +85,7 @@ def _from_images(folder: Path, backbone: str, device: str, cache: bool, progress
 
 
 def _split_by_encoding(paths: list[Path], folder: Path) -> tuple[list[Path], list[str]]:
-    """The paths whose names can go into a table, and the others' names with what cannot be written escaped."""
+    """Return the paths whose names are valid UTF-8, and the escaped names of the others."""
     encodable, escaped = [], []
     for path in paths:
         name = path.relative_to(folder).as_posix()

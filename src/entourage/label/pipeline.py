@@ -1,4 +1,4 @@
-"""The whole way of the verb: read, represent, relate, decide, show."""
+"""Pipeline of `entourage label`: read a source, label its items, write labels, report, summary and classifier."""
 
 from __future__ import annotations
 
@@ -31,30 +31,28 @@ from entourage.label.transduction import PRESETS, GraphTransduction
 from entourage.report.page import write_page
 
 COMMAND = "label"
-DOMINANT_FRACTION, DOMINANT_RATIO = (
-    0.5,
-    3.0,
-)  # share of all items, and how many times its share of the labels, a class is doubted at
+# Limits of a warning: fraction of all items that one class has, and ratio to its fraction of the given labels.
+DOMINANT_FRACTION, DOMINANT_RATIO = 0.5, 3.0
 OUTPUTS = ("labels.csv", "report.html", "summary.json", "classifier.safetensors")
 
 
 @dataclass(frozen=True)
 class LabelConfig:
-    """What is to be labelled and how.
+    """Arguments of `label_source`.
 
     Attributes:
         source: a folder of images or a feature file.
         labels: a CSV file with the columns item and label.
-        out: the folder to write to.
-        prior: a CSV file with the column item and one column a class, or None.
+        out: output folder.
+        prior: a CSV file with the column item and one column per class, or None.
         transduction: keyword arguments of `GraphTransduction`; the others have their defaults.
-        balance: classes are as frequent as among the given labels.
-        train: how a classifier is trained, or None to label only.
-        backbone: the network that looks at images.
+        balance: use the class frequencies of the given labels as class priors.
+        train: options of the classifier's training; None trains no classifier.
+        backbone: network for the features of images.
         metric: see `read_items`.
-        suggestions: how many items to suggest for labelling.
-        device: where to compute.
-        cache: keep the features of images for the next time.
+        suggestions: maximum number of items to suggest for labelling.
+        device: device of all computations.
+        cache: use the feature cache of images.
         progress: show bars; None: only on a terminal.
     """
 
@@ -74,21 +72,24 @@ class LabelConfig:
 
 
 def label_source(config: LabelConfig) -> dict[str, Any]:
-    """Labels every item of the source and writes `labels.csv`, `report.html` and `summary.json` into the out folder.
+    """Label all items of a source and write `labels.csv`, `report.html` and `summary.json` to the output folder.
 
-    With `train` it also writes `classifier.safetensors`, and the labels are those over the graph of the trained
-    network's features. Each file is written whole or not at all, and none is written unless the labelling succeeded;
-    only the checkpoints of a training are written before, in `training`, from which a stopped run continues. Of several
-    processes the main one writes.
+    With `train`, also write `classifier.safetensors`; the labels are then those over the graph of the trained network's
+    features. Files are written atomically, and only after the labelling has succeeded; only the checkpoints in the
+    folder `training`, from which an interrupted run is resumed, are written earlier. If several processes run, only the
+    main process writes.
+
+    Args:
+        config: inputs, outputs and options.
 
     Returns:
-        The summary, as in `summary.json`.
+        The content of `summary.json`.
 
     Raises:
-        ValueError: on anything in the input that is not as it should be.
+        ValueError: an input or an option is invalid, or the output folder cannot be written.
     """
     check_outputs(config.out, OUTPUTS, [config.source, config.labels, config.prior], command=COMMAND)
-    if config.source.is_dir():  # a slip in a small file should not come to light after a look at all images
+    if config.source.is_dir():  # report mistakes in the labels file before the features of all images are computed
         read_labels(config.labels, [path.relative_to(config.source).as_posix() for path in list_images(config.source)])
     seconds: dict[str, float] = {}
     with _timed(seconds, "represent"):
@@ -121,8 +122,8 @@ def label_source(config: LabelConfig) -> dict[str, Any]:
     if trained is not None:
         trained.classifier_.save(classifier)
     elif classifier.exists():
-        hint = "--train with another --out makes one of these"  # what is begun in `training` has other labels
-        warnings.warn(f"{classifier} is of an earlier training, not of these labels; {hint}", stacklevel=2)
+        hint = "use --train with another --out to train one"  # the checkpoints in `training` are of the old labels
+        warnings.warn(f"{classifier} is of an earlier training with other labels; {hint}", stacklevel=2)
     _write_labels(config.out / "labels.csv", items, model)
     write_page(config.out / "report.html", f"Labels for {config.source.name}", _subtitle(summary), sections)
     write_json(config.out / "summary.json", summary)
@@ -130,27 +131,27 @@ def label_source(config: LabelConfig) -> dict[str, Any]:
 
 
 def check_not_label_output(path: Path) -> None:
-    """Refuse to write a file over the results of a labelling.
+    """Check that a path to write is not an output file of `label_source`.
 
     Raises:
-        ValueError: there it would be.
+        ValueError: the file exists and was written by `label_source`.
     """
     if (
         path.name in OUTPUTS
         and path.exists()
         and read_json_object(path.parent / "summary.json").get("made_by") == COMMAND
     ):
-        raise ValueError(f"{path}: is what `entourage {COMMAND}` made; expected another file to write")
+        raise ValueError(f"{path}: is an output of `entourage {COMMAND}`; expected another file to write")
 
 
 def _training_options(config: LabelConfig, options: AugmentOptions) -> AugmentOptions:
-    """The options of the training, with what the job says of every game."""
+    """Return the options of the training with `metric` and `balance` of the configuration."""
     metric = options.metric if config.metric == "auto" else config.metric
     return replace(options, metric=metric, balance=options.balance or config.balance)
 
 
 def _train(config: LabelConfig, options: AugmentOptions, items: Items) -> tuple[LabelAugmenter, GraphTransduction]:
-    """A classifier, and the game over the graph of its features, whose labels are those of the last round."""
+    """Train a classifier; return it with the model fitted to the graph of its features."""
     if items.images is None:
         raise ValueError(
             f"{config.source}: a classifier is trained on images, not on features; expected a folder of images"
@@ -159,7 +160,7 @@ def _train(config: LabelConfig, options: AugmentOptions, items: Items) -> tuple[
     if len(set(y) - {""}) < 2:
         raise ValueError(f"{config.labels}: a single class is labelled; expected two or more for a classifier")
     prior = _known_prior(config, items, classes)
-    if prior is not None:  # a class whose images all turned out to be broken has no column in the training
+    if prior is not None:  # the training has no column for a class without readable images
         prior = prior[:, [name in set(y) for name in classes]]
     run_dir, game = config.out / "training", GraphTransduction(**config.transduction)
     augmenter = LabelAugmenter(
@@ -168,22 +169,22 @@ def _train(config: LabelConfig, options: AugmentOptions, items: Items) -> tuple[
     decode = partial(_decode, items.images, options.size, run_dir / "pixels.npy", config.progress)
     fitted = augmenter.fit(decode, y, prior).labeller_
     if not isinstance(fitted, GraphTransduction):
-        raise TypeError(f"the labels are from {type(fitted).__name__}; expected the game that was handed over")
+        raise TypeError(f"labeller_ is a {type(fitted).__name__}; expected GraphTransduction")
     return augmenter, fitted
 
 
 def _decode(images: list[Path], side: int, file: Path, progress: bool | None) -> NDArray[np.uint8]:
-    """The pixels of all images, shape (n, side, side, 3), kept in the file."""
+    """Decode all images, shape (n, side, side, 3), with a cache file."""
     pixels = decode_pixels(images, (side, side), crop=1.0, progress=progress, cache_file=file)
     if pixels.failures:
         name, reason = pixels.failures[0]
-        raise ValueError(f"{name}: has become unreadable ({reason}); expected it unchanged")
+        raise ValueError(f"{name}: can no longer be read ({reason}); expected an unchanged file")
     return pixels.values
 
 
 def _known_labels(config: LabelConfig, items: Items) -> tuple[NDArray[np.object_], list[str]]:
-    """The label of each item, "" where it is unknown, and the classes; with a prior, all of the labels file."""
-    # A label for an image that turned out to be broken is no mistake in the labels file.
+    """Return the label of each item, "" where unlabelled, and the classes; with a prior, all of the labels file."""
+    # The labels file may contain images that cannot be read.
     label_of_item = read_labels(config.labels, [*items.names, *(name for name, _ in items.skipped)])
     y = np.array([label_of_item.get(name, "") for name in items.names], dtype=object)
     if not any(y):
@@ -195,7 +196,7 @@ def _known_labels(config: LabelConfig, items: Items) -> tuple[NDArray[np.object_
     if missing:
         names = ", ".join(map(repr, missing))
         warnings.warn(f"{config.labels}: no image that can be read is labelled {names}: left out", stacklevel=2)
-    return y, sorted(present if config.prior is None else {*present, *missing})  # a prior has a column for each
+    return y, sorted(present if config.prior is None else {*present, *missing})  # the prior has all columns
 
 
 def _known_prior(config: LabelConfig, items: Items, classes: list[str]) -> NDArray[np.float64] | None:
@@ -211,19 +212,19 @@ def _transduce(config: LabelConfig, items: Items) -> GraphTransduction:
 
 
 def _warn_about_dominant_class(model: GraphTransduction) -> None:
-    """Say so where one class has taken nearly everything, which a graph that fits the data badly lets happen."""
+    """Warn if one class has most of the items, which happens if the graph does not fit the data."""
     names, given = np.unique(model.transduction_[model.labelled_mask_], return_counts=True)
     if len(names) == 1:
         warnings.warn(
-            f"a single class is labelled, so that all items that it reaches are {str(names[0])!r}", stacklevel=3
+            f"only the class {str(names[0])!r} is labelled, so all items that it reaches get this label", stacklevel=3
         )
         return
     fractions = np.array([np.mean(model.transduction_ == name) for name in names])
     largest = int(fractions.argmax())
     if fractions[largest] > DOMINANT_FRACTION and fractions[largest] > DOMINANT_RATIO * given[largest] / given.sum():
         labelled = given[largest] / given.sum()
-        message = f"{fractions[largest]:.0%} of the items are {str(names[largest])!r}, and {labelled:.0%} of the labels"
-        warnings.warn(f"{message}: if that cannot be, try other neighbours, or --balance", stacklevel=3)
+        message = f"{fractions[largest]:.0%} of the items are {str(names[largest])!r}, but {labelled:.0%} of the labels"
+        warnings.warn(f"{message}: if this is wrong, try another --n-neighbors, or --balance", stacklevel=3)
 
 
 def _write_labels(path: Path, items: Items, model: GraphTransduction) -> None:
@@ -275,7 +276,7 @@ def _classifier_summary(trained: LabelAugmenter) -> dict[str, Any]:
         {"kept": one.accepted, "held_out": one.held_out, "confidence": one.confidence, "seconds": one.seconds}
         for one in trained.rounds_
     ]
-    options_json = json.loads(json.dumps(asdict(options)))  # as it will be read: JSON knows no tuples
+    options_json = json.loads(json.dumps(asdict(options)))  # as JSON returns it: tuples become lists
     return {"classes": trained.classifier_.classes, "rounds": rounds, "options": options_json}
 
 

@@ -1,4 +1,4 @@
-"""What people see of a labelling: counts, confidences, pictures, what to label next, and the course of the game."""
+"""Report of `entourage label`: counts, confidences, thumbnails, suggestions and the convergence of the game."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from entourage.report.figures import bars, curve, histogram
 from entourage.report.page import Block, Section, Thumbnail, pluralize, thumbnail_data_uri
 
 MAX_BARS = 60
-MAX_THUMBNAILS = 1000  # some 3 MB of report
-THUMBNAILS_PER_STRIP = 6  # surest, and least sure, pictures of a class
+MAX_THUMBNAILS = 1000  # about 3 MB
+THUMBNAILS_PER_STRIP = 6  # most confident, and least confident, items of a class
 
 
 def labelling_sections(items: Items, model: GraphTransduction, suggestions: Sequence[Suggestion]) -> list[Section]:
-    """The sections of the report on a labelling."""
+    """Return the sections of the report, except the one on the classifier."""
     sections = [_overview_section(model), _suggestion_section(items, suggestions), _class_section(items, model)]
     contradicted = contradicted_labels(model)
     if len(contradicted):
-        lead = "Most of the surroundings of these items speak against the label they were given: mistakes, or outliers."
+        lead = "Most neighbours of these items contradict their given label: a mistake, or an outlier."
         strip = Block(
             thumbnails=[
                 _thumbnail(items, i, str(model.transduction_[i])) for i in contradicted[: 2 * THUMBNAILS_PER_STRIP]
             ]
         )
-        sections.insert(2, Section("Given labels in dispute", lead, wide=[strip]))
+        sections.insert(2, Section("Contradicted labels", lead, wide=[strip]))
     if items.skipped:
         rows = [("item", "reason"), *items.skipped]
         sections.append(Section("Skipped", "These images could not be read.", wide=[Block(table=rows)]))
@@ -41,27 +41,27 @@ def labelling_sections(items: Items, model: GraphTransduction, suggestions: Sequ
 
 
 def classifier_section(rounds: Sequence[Round], classifier: Path) -> Section:
-    """The section on a training: what each round came to, and how to ask the classifier.
+    """Return the section on the training: the result of each round, and the command for predictions.
 
     Args:
-        rounds: all that were played, the last perhaps not kept.
-        classifier: its file.
+        rounds: all rounds; the last one may be rejected.
+        classifier: file of the classifier.
     """
     n_accepted = sum(one.accepted for one in rounds)
-    lead = f"The classifier is {classifier.name}, beside this page: "
+    lead = f"The classifier is {classifier.name}, in the same folder: "
     lead += f"a network trained in {pluralize(n_accepted, 'rounds')}."
     if n_accepted < len(rounds):
-        lead += f" Round {len(rounds)} was not kept, as hidden labels were found clearly less well after it."
-    rows = [("round", "kept", "hidden labels found", "mean confidence", "seconds")]
+        lead += f" Round {len(rounds)} was rejected, as its cross-validated accuracy is significantly lower."
+    rows = [("round", "accepted", "cross-validated accuracy", "mean confidence", "seconds")]
     for number, one in enumerate(rounds, start=1):
-        score = "not known" if one.held_out is None else f"{one.held_out:.0%}"
+        score = "unknown" if one.held_out is None else f"{one.held_out:.0%}"
         rows.append(
             (str(number), "yes" if one.accepted else "no", score, f"{one.confidence:.0%}", f"{one.seconds:.0f}")
         )
-    text = "Given labels were hidden from the game in turn, to see how many it finds over the features of each round."
-    text += " The network has been trained on them, which flatters all rounds alike."
+    text = "Accuracy of the game on the given labels by cross-validation, over the features of each round."
+    text += " The network has been trained on these labels, so the accuracy of every round is too high."
     if all(one.held_out is None for one in rounds):
-        text = "With a single label of each class none can be hidden from the game to see whether it finds it."
+        text = "Cross-validation requires a class with two or more given labels."
     command = f"entourage label predict {shlex.quote(str(classifier))} new-photos/ --out predictions.csv"
     wide = [Block(text=text, table=rows), Block("To label new images", command)]
     return Section("The classifier", lead, wide=wide)
@@ -72,7 +72,7 @@ def _overview_section(model: GraphTransduction) -> Section:
     inferred[model.undecided_] = False
     undecided = len(model.undecided_)
     lead = f"{int(model.labelled_mask_.sum())} labels were given, {int(inferred.sum())} were found"
-    lead += f", and {undecided} items stay undecided: no label reaches them, or none is ahead." if undecided else "."
+    lead += f", and {undecided} items stay undecided: no label reaches them, or labels tie." if undecided else "."
     order = np.argsort([-int((model.transduction_ == c).sum()) for c in model.classes_], kind="stable")[:MAX_BARS]
     names = [str(model.classes_[c]) for c in order]
     given = [int(((model.transduction_ == model.classes_[c]) & model.labelled_mask_).sum()) for c in order]
@@ -85,12 +85,12 @@ def _overview_section(model: GraphTransduction) -> Section:
             Block(title=title, figure=bars(names, [("given", given), ("found", found)], label="items")),
             Block(
                 title="Confidence of the labels found",
-                text="The share of a two-step walk over the graph that ends at items of the same label.",
+                text="The probability that a two-step random walk over the graph ends at items of the same label.",
                 figure=histogram(model.confidence_[inferred], label="confidence"),
             ),
             Block(
                 title="The game",
-                text=f"The consistency F(X) of the labelling over the {model.n_iter_} rounds that were played.",
+                text=f"The consistency F(X) of the labels over the {model.n_iter_} rounds of the game.",
                 figure=curve(model.consistency_, x_label="round", y_label="F(X)"),
             ),
         ],
@@ -98,10 +98,10 @@ def _overview_section(model: GraphTransduction) -> Section:
 
 
 def _suggestion_section(items: Items, suggestions: Sequence[Suggestion]) -> Section:
-    lead = "A label for one of these settles the most doubt: they are in doubt, and so are many of their neighbours."
+    lead = "Labels for these items help most: their labels are uncertain, and so are those of many neighbours."
     if not suggestions:
-        return Section("What to label next", "Nothing is in doubt.")
-    rows = [("item", "why"), *((items.names[s.index], s.reason) for s in suggestions)]
+        return Section("What to label next", "No label is uncertain.")
+    rows = [("item", "reason"), *((items.names[s.index], s.reason) for s in suggestions)]
     strip = [_thumbnail(items, s.index, f"{rank}.") for rank, s in enumerate(suggestions, start=1)]
     blocks = [Block(thumbnails=strip)] if items.images else []
     return Section("What to label next", lead, wide=[*blocks, Block(table=rows)])
@@ -110,7 +110,7 @@ def _suggestion_section(items: Items, suggestions: Sequence[Suggestion]) -> Sect
 def _class_section(items: Items, model: GraphTransduction) -> Section:
     strip = max(1, min(THUMBNAILS_PER_STRIP, MAX_THUMBNAILS // (2 * len(model.classes_))))
     shown = MAX_THUMBNAILS // (2 * strip)
-    lead = "The surest and the least sure items of each class, with their confidence."
+    lead = "The most and the least confident items of each class, with their confidence."
     if len(model.classes_) > shown:
         lead += f" The first {shown} of {len(model.classes_)} classes are shown."
     blocks = []
@@ -120,11 +120,10 @@ def _class_section(items: Items, model: GraphTransduction) -> Section:
         half = min(strip, (len(members) + 1) // 2)
         most_confident, least_confident = members[:half], members[half:][-strip:]
         blocks.append(
-            Block(f"{label}: {len(members)} found", "Surest", thumbnails=_strip(items, model, most_confident))
+            Block(f"{label}: {len(members)} found", "Most confident", thumbnails=_strip(items, model, most_confident))
         )
-        blocks.append(
-            Block(text="Least sure" if len(least_confident) else "", thumbnails=_strip(items, model, least_confident))
-        )
+        least_title = "Least confident" if len(least_confident) else ""
+        blocks.append(Block(text=least_title, thumbnails=_strip(items, model, least_confident)))
     return Section("Class by class", lead, wide=blocks)
 
 

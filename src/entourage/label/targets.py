@@ -1,4 +1,4 @@
-"""From what users write as labels and priors to the numbers the game starts from."""
+"""Conversion of labels and priors to class codes and initial distributions."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Floats = NDArray[np.floating]
 
 @dataclass(frozen=True)
 class Targets:
-    """The labels of n points as numbers.
+    """The labels of n points as class codes.
 
     Attributes:
-        classes: the m classes, sorted, or in the order they were given.
-        codes: the class of each point, shape (n,), -1 where unlabelled.
-        missing_label: how an undecided point is written in the users' own type of label: -1 or "".
+        classes: the m classes, sorted unless passed explicitly.
+        codes: class index of each point, shape (n,), -1 where unlabelled.
+        missing_label: value of `decode` for undecided points: "" for text labels, otherwise -1.
     """
 
     classes: NDArray[np.generic]
@@ -31,20 +31,20 @@ class Targets:
 
     @property
     def labelled(self) -> NDArray[np.bool_]:
-        """Which points have a label, shape (n,)."""
+        """Mask of the labelled points, shape (n,)."""
         return self.codes >= 0
 
     @property
     def seen(self) -> NDArray[np.bool_]:
-        """Which classes have a label, shape (m,)."""
+        """Mask of the classes with at least one labelled point, shape (m,)."""
         return np.bincount(self.codes[self.labelled], minlength=len(self.classes)) > 0
 
     def one_hot(self) -> Floats:
-        """Certainty for the labelled and zeros for the rest, shape (n, m), float32."""
+        """Return one-hot rows for labelled and zeros for unlabelled points, shape (n, m), float32."""
         return np.eye(len(self.classes), dtype=np.float32)[self.codes] * self.labelled[:, None]
 
     def decode(self, codes: NDArray[np.integer]) -> NDArray[np.generic]:
-        """Codes in the users' own labels; -1 becomes `missing_label`."""
+        """Return the class of each code; -1 becomes `missing_label`."""
         if (codes >= 0).all():
             return np.asarray(self.classes[codes])
         padded = np.append(self.classes, np.array([self.missing_label], dtype=np.array(self.missing_label).dtype))
@@ -53,21 +53,21 @@ class Targets:
 
 @contextmanager
 def ignore_class_count_warning() -> Iterator[None]:
-    """Keeps scikit-learn from warning of classes with hardly a label each, which are what transduction is for."""
+    """Suppress scikit-learn's warning about many classes with few labels, which is the normal case here."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The number of unique classes is greater")
         yield
 
 
 def read_targets(y: NDArray[np.generic], classes: ArrayLike | None = None) -> Targets:
-    """Tells labelled from unlabelled points.
+    """Convert labels to class codes.
 
     Args:
-        y: labels, shape (n,). Unlabelled is -1; among text also "", "-1" and None.
-        classes: all classes there are, if some may be without a label; by default those that occur.
+        y: labels, shape (n,), -1 where unlabelled ("", "-1" and None are also accepted among text labels).
+        classes: all classes, if some may have no label; by default those that occur.
 
     Raises:
-        ValueError: if nothing is labelled, or a label is not among the classes.
+        ValueError: no point is labelled, or a label is not among the classes.
     """
     labelled = labelled_mask(y)
     if not labelled.any():
@@ -79,9 +79,9 @@ def read_targets(y: NDArray[np.generic], classes: ArrayLike | None = None) -> Ta
         check_classification_targets(labels)
     known = np.unique(labels) if classes is None else np.asarray(classes)
     if not labelled_mask(known).all():
-        raise ValueError(f"the classes {known.tolist()} hold what means unlabelled; expected none of -1, '' and None")
+        raise ValueError(f"classes is {known.tolist()}; expected neither -1, '' nor None, which denote unlabelled")
     if len(np.unique(known)) != len(known):
-        raise ValueError(f"classes names one twice: {known.tolist()}")
+        raise ValueError(f"classes has duplicates: {known.tolist()}; expected unique values")
     order = np.argsort(known)
     index = np.searchsorted(known, labels, sorter=order).clip(max=len(known) - 1)
     unexpected = known[order[index]] != labels
@@ -93,7 +93,7 @@ def read_targets(y: NDArray[np.generic], classes: ArrayLike | None = None) -> Ta
 
 
 def fill_missing_labels(y: ArrayLike) -> ArrayLike:
-    """Labels in which what pandas calls missing is -1."""
+    """Replace missing values of a pandas Series by -1; return other labels unchanged."""
     if not isinstance(y, pd.Series) or not y.isna().any():
         return y
     values = y.to_numpy(dtype=object, copy=True)
@@ -102,23 +102,23 @@ def fill_missing_labels(y: ArrayLike) -> ArrayLike:
 
 
 def labelled_mask(y: NDArray[np.generic]) -> NDArray[np.bool_]:
-    """Which entries of y are labels, shape (n,)."""
+    """Return a mask of the labelled entries of y, shape (n,)."""
     if y.dtype.kind in "OUS":
-        # What differs from itself is the NaN that pandas puts where there is no text.
+        # v != v holds for NaN, which pandas uses for missing text.
         return np.array([not (v is None or v != v or str(v) in ("", "-1")) for v in y.tolist()], dtype=bool)
     return np.asarray(y != -1)
 
 
 def labelled_accuracy(predicted: NDArray[np.generic], y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-    """The share of the points with a label that were given it.
+    """Compute the accuracy on the labelled points.
 
     Args:
-        predicted: a label for each point, shape (n,).
-        y: the labels, shape (n,), -1 where there is none (among text also "" or None).
-        sample_weight: of the points, shape (n,).
+        predicted: predicted label of each point, shape (n,).
+        y: labels, shape (n,), -1 where unlabelled ("" or None are also accepted among text labels).
+        sample_weight: weights of the points, shape (n,).
 
     Raises:
-        ValueError: none of them has a label, or there are more or fewer labels than points.
+        ValueError: no point is labelled, or the lengths differ.
     """
     labels = np.asarray(fill_missing_labels(y))
     if len(labels) != len(predicted):
@@ -131,19 +131,20 @@ def labelled_accuracy(predicted: NDArray[np.generic], y: ArrayLike, sample_weigh
 
 
 def initial_distributions(targets: Targets, prior: ArrayLike | None) -> Floats:
-    """X(0): certainty for the labelled, the prior for the rest (thesis, chapter 3, step 1).
+    """Compute X(0): one-hot rows for labelled points, the prior for the others (thesis, chapter 3, step 1).
 
-    A class without a single label is left out, for nothing could ever speak for it: never predicted, and said so once.
+    A class without labelled points gets probability 0, with a warning: it cannot be predicted.
 
     Args:
         targets: the labels.
-        prior: a distribution over the classes for each point, shape (n, m), 0 where a label is excluded, or None.
+        prior: prior distribution of each point, shape (n, m), 0 for excluded labels; None for uniform.
 
     Returns:
         Distributions, shape (n, m), float32.
 
     Raises:
-        ValueError: if the prior has another shape, is no distribution, leaves a point no label, or denies a given one.
+        ValueError: the prior has another shape, is negative or not finite, excludes all labels of a point, or excludes
+            the label of a labelled point.
     """
     n, m = len(targets.codes), len(targets.classes)
     x = np.full((n, m), 1 / m) if prior is None else _check_prior(prior, targets)
@@ -154,7 +155,7 @@ def initial_distributions(targets: Targets, prior: ArrayLike | None) -> Floats:
     x = np.where(targets.labelled[:, None], targets.one_hot(), x)
     total = x.sum(axis=1, keepdims=True)
     if not (total > 0).all():
-        raise ValueError(f"the prior leaves point {int(np.argmin(total))} no label that any point has")
+        raise ValueError(f"prior: excludes all labels of point {int(np.argmin(total))}; expected one that a point has")
     return np.asarray(x / total, dtype=np.float32)
 
 
@@ -162,43 +163,43 @@ def _check_prior(prior: ArrayLike, targets: Targets) -> Floats:
     p = np.asarray(prior, dtype=np.float64)
     n, m = len(targets.codes), len(targets.classes)
     if p.shape != (n, m):
-        raise ValueError(f"the prior has shape {p.shape}; expected ({n}, {m}): a row a point and a column a class")
+        raise ValueError(f"prior has shape {p.shape}; expected ({n}, {m}): one row per point, one column per class")
     if not np.isfinite(p).all() or (p < 0).any():
         row = int(np.argmin((np.isfinite(p) & (p >= 0)).all(axis=1)))
-        raise ValueError(f"row {row} of the prior is no distribution; expected finite numbers of 0 or more")
+        raise ValueError(f"prior: row {row} is not a distribution; expected finite numbers of 0 or more")
     denied = targets.labelled & (p[np.arange(n), targets.codes] == 0)
     if denied.any():
         row = int(np.argmax(denied))
         label = targets.classes[targets.codes[row]]
-        raise ValueError(f"point {row} is labelled {label}, which is unknown to its prior (probability 0)")
+        raise ValueError(f"prior: the label {label} of point {row} has probability 0; expected a positive number")
     return p
 
 
 def exclusion_prior(n: int, classes: Sequence[object], excluded: Mapping[int, Sequence[object]]) -> Floats:
-    """A prior in which some points are known not to bear some labels: uniform over what is left to each.
+    """Build a prior that excludes labels of single points and is uniform over the remaining ones.
 
     Args:
         n: number of points.
         classes: the m classes, in the order of the columns.
-        excluded: for a point's position, the labels it cannot have.
+        excluded: excluded labels by index of the point.
 
     Returns:
-        Distributions, shape (n, m): the multi-peaked start of chapter 3, step 1.
+        Distributions, shape (n, m): the multi-peaked initial distributions of chapter 3, step 1.
 
     Raises:
-        ValueError: on a position or label that does not exist, or a point left without labels.
+        ValueError: an index or label does not exist, or all labels of a point are excluded.
     """
     columns = {label: column for column, label in enumerate(classes)}
     if len(columns) != len(classes):
-        raise ValueError(f"classes names one twice: {list(classes)}")
+        raise ValueError(f"classes has duplicates: {list(classes)}; expected unique values")
     x = np.ones((n, len(columns)), dtype=np.float32)
     for point, labels in excluded.items():
         if not 0 <= point < n:
-            raise ValueError(f"labels are excluded for point {point}; expected a position from 0 to {n - 1}")
+            raise ValueError(f"excluded: has point {point}; expected an index from 0 to {n - 1}")
         for label in labels:
             if label not in columns:
-                raise ValueError(f"label {label!r} is excluded for point {point} but is not among the classes")
+                raise ValueError(f"excluded: has label {label!r} for point {point}; expected one of the classes")
             x[point, columns[label]] = 0
         if not x[point].any():
-            raise ValueError(f"all labels are excluded for point {point}; expected one or more to be left")
+            raise ValueError(f"excluded: has all labels for point {point}; expected at least one to remain")
     return np.asarray(x / x.sum(axis=1, keepdims=True))

@@ -1,7 +1,4 @@
-"""Options of the graph transduction game, and the three ways to play it that have a name.
-
-The graph transduction game (thesis, chapter 3): labels are strategies that points play against neighbours.
-"""
+"""The graph transduction game (thesis, chapter 3), in which labels are strategies of the points, and its presets."""
 
 from __future__ import annotations
 
@@ -38,20 +35,20 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     "thesis": MappingProxyType(
         {
             **_DEFAULT,
-            "n_neighbors": None,  # the text speaks of all pairs and of no sparsification: O(n^2) memory
-            "normalize": False,  # nor of any normalisation
-            "walk_steps": 0,  # everybody starts undecided
+            "n_neighbors": None,  # the text uses all pairs, without sparsification: O(n^2) memory
+            "normalize": False,  # the text does not mention normalisation
+            "walk_steps": 0,  # unlabelled points start from a uniform distribution
         }
     ),
     "original": MappingProxyType(
         {
             **_DEFAULT,
-            "squared": False,  # the code forgot the square of the distance
+            "squared": False,  # the code uses the distance, not its square
             "symmetrize": "max",
             "normalize": False,
             "walk_steps": 0,
-            "max_iter": 25,  # its Augmenter played a fixed number of rounds...
-            "tol": None,  # ...without looking whether they sufficed
+            "max_iter": 25,  # the code runs a fixed number of iterations...
+            "tol": None,  # ...without a convergence test
         }
     ),
 }
@@ -59,30 +56,31 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 
 
 class GraphTransduction(GraphLabeller):
-    """Labels a data set from a handful of labels by playing the graph transduction game.
+    """Graph transduction game: label a data set from a few labels by replicator dynamics on a similarity graph.
 
-    Points are players, labels are pure strategies. Labelled players never change; the others start from their prior and
-    from what they hear of the labels, and revise it by replicator dynamics until no round changes much. Costs O(n k)
-    memory and O(n k m) time a round.
+    Points are players and labels are pure strategies. The distributions of labelled points are fixed. The others start
+    from their prior, biased by random walks from the labels, and are updated by replicator dynamics until it converges.
+    Costs O(n k) memory and O(n k m) time per iteration.
 
-    The play ends close to certainty for everybody, so its distributions say nothing of how sure a label is.
-    `confidence_` does: it is the share of a two-step walk over the graph that ends at points of the same label.
+    The final distributions are close to one-hot, so they are not confidences. `confidence_` is the probability that a
+    two-step random walk over the graph ends at points of the same label.
 
     Args:
-        n_neighbors, affinity, squared, symmetrize, normalize, negatives, classes, max_iter, device: as in
+        n_neighbors, affinity, squared, symmetrize, normalize, negatives, classes, max_iter, device: see
             `GraphLabeller`.
-        class_similarity: S, shape (m, m), how much one label speaks for another (the identity by default): the partial
-            payoffs are A_ij = w_ij S.
-        class_priors: how frequent the classes are, if that is known: an array of shape (m,), or "empirical" for as
-            frequent as among the labels; each round then favours classes with too few points. Of use where labels were
-            sampled at random; misleading where they were not.
-        walk_steps: steps of the random walks by which labels bias the initial distributions (`game.warm_start`); 0:
-            the prior alone, as in the thesis, and as always with `class_similarity`.
-        tol: the play ends when a round moves less than this share of the whole way; None plays all rounds.
+        class_similarity: S, shape (m, m), the payoff of each label against each other label (the identity by default):
+            the partial payoffs are A_ij = w_ij S.
+        class_priors: class frequencies, if they are known: an array of shape (m,), or "empirical" for those of the
+            given labels; each iteration then favours classes with too few points. Useful if labels were sampled at
+            random, harmful otherwise.
+        walk_steps: steps of the random walks by which labels bias the initial distributions (`game.warm_start`); 0
+            uses the prior alone, as in the thesis; ignored with `class_similarity`.
+        tol: stop when an iteration changes the distributions by less than this fraction of the sum of all changes so
+            far; None runs `max_iter` iterations.
 
     Attributes:
-        n_iter_: rounds played.
-        consistency_: F(X) before each round and after the last.
+        n_iter_: number of iterations.
+        consistency_: F(X) before each iteration and after the last, shape (n_iter_ + 1,).
 
     Example:
         >>> import numpy as np
@@ -133,8 +131,11 @@ class GraphTransduction(GraphLabeller):
             name: "default", "thesis" or "original"; see `PRESETS`.
             **changes: constructor arguments that replace those of the preset.
 
+        Returns:
+            The unfitted estimator.
+
         Raises:
-            ValueError: there is no preset of that name.
+            ValueError: the preset does not exist.
         """
         return cls(**{**preset(PRESETS, name), **changes})
 
@@ -157,7 +158,7 @@ class GraphTransduction(GraphLabeller):
         self.n_iter_ = result.n_iter
         self.consistency_ = result.consistency.numpy()
         if self.tol is not None and not result.converged:
-            warnings.warn(f"the game still moves after {self.max_iter} rounds", ConvergenceWarning, stacklevel=4)
+            warnings.warn(f"the game did not converge in {self.max_iter} rounds", ConvergenceWarning, stacklevel=4)
         return np.asarray(result.x.cpu().numpy())
 
     def _class_similarity(self, device: torch.device) -> torch.Tensor | None:
@@ -180,7 +181,7 @@ class GraphTransduction(GraphLabeller):
         return votes if self.class_similarity is None else votes @ np.asarray(self.class_similarity, dtype=float).T
 
     def _prediction_weights(self) -> Floats:
-        # A player's own final strategy is near certainty; what its neighbours make of it is a fairer answer.
+        # Final distributions are nearly one-hot; the average over the neighbours is better calibrated.
         return random_walk_step(self.graph_, self.label_distributions_)
 
     def _confidence(self, codes: NDArray[np.integer]) -> Floats:
@@ -188,7 +189,7 @@ class GraphTransduction(GraphLabeller):
 
 
 def random_walk_step(w: sparse.csr_matrix, x: Floats) -> Floats:
-    """One step of a random walk over the graph: D^-1 W X, shape (n, m); a point without neighbours stays at home."""
+    """Compute one step of a random walk, D^-1 W X, shape (n, m); rows of points without neighbours are unchanged."""
     degree = np.asarray(w.sum(axis=1))  # (n, 1)
     # SciPy multiplies on one core, torch on all.
     reached = (to_torch(w) @ torch.from_numpy(x.astype(w.dtype, copy=False))).numpy()  # (n, m)
