@@ -1,4 +1,4 @@
-"""From a few labels to a classifier, on small images."""
+"""LabelAugmenter on small images."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -33,7 +33,9 @@ OPTIONS = AugmentOptions(
     method_options=MethodOptions(min_steps=1, labelled_batch=6, unlabelled_batch=15, ema_decay=0.5),
     training=TrainingOptions(epochs=2, learning_rate=1e-3, workers=0),
 )
-WHOLE = replace(OPTIONS, trainable_layers="all", training=TrainingOptions(epochs=15, learning_rate=0.02, workers=0))
+ALL_LAYERS = replace(
+    OPTIONS, trainable_layers="all", training=TrainingOptions(epochs=15, learning_rate=0.02, workers=0)
+)
 
 
 def few(truth: np.ndarray, labels: int = 9) -> np.ndarray:
@@ -42,7 +44,7 @@ def few(truth: np.ndarray, labels: int = 9) -> np.ndarray:
 
 @pytest.fixture
 def toy(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The name of a backbone that is fast enough to be trained as a whole."""
+    """Name of a backbone that is small enough to train all layers."""
     for module in ("augmenter", "classifier"):
         path = f"entourage.label.semi_supervised.{module}.load_backbone"
         monkeypatch.setattr(path, lambda name, device, frozen=True, pretrained=True: toys.backbone())
@@ -51,18 +53,18 @@ def toy(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.fixture(scope="module")
 def fitted(toys: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> LabelAugmenter:
-    """With a real network, its late part trained for a few steps."""
+    """An estimator with a real network whose late layers are trained for a few steps."""
     pixels, truth = toys.images()
     run_dir = tmp_path_factory.mktemp("run")
     model = LabelAugmenter(None, "efficientnet-lite0", OPTIONS, device="cpu", run_dir=run_dir, progress=False)
     return model.fit(pixels, few(truth))
 
 
-def test_a_few_labels_become_a_classifier(toys: ModuleType, toy: str, tmp_path: Path) -> None:
+def test_fit_trains_a_classifier_from_few_labels(toys: ModuleType, toy: str, tmp_path: Path) -> None:
     pixels, truth = toys.images()
-    model = LabelAugmenter(None, toy, WHOLE, device="cpu", progress=False).fit(pixels, few(truth))
+    model = LabelAugmenter(None, toy, ALL_LAYERS, device="cpu", progress=False).fit(pixels, few(truth))
     assert (model.transduction_ == NAMES[truth]).mean() >= 0.95
-    new, answers = toys.images(each=5, seed=9)
+    new, new_truth = toys.images(each=5, seed=9)
     paths = [tmp_path / f"{number}.png" for number in range(len(new))]
     for image, path in zip(new, paths, strict=True):
         Image.fromarray(image).save(path)
@@ -74,48 +76,46 @@ def test_a_few_labels_become_a_classifier(toys: ModuleType, toy: str, tmp_path: 
     assert loaded.flip
     for classifier in (model.classifier_, loaded):
         predictions = classifier.predict(paths, device="cpu")
-        assert np.mean(np.array(predictions.labels) == NAMES[answers]) >= 0.9
+        assert np.mean(np.array(predictions.labels) == NAMES[new_truth]) >= 0.9
 
 
-def test_labels_of_any_kind_and_another_labeller_on_hard_labels(toys: ModuleType, toy: str) -> None:
+def test_numeric_labels_and_another_labeller_with_hard_labels(toys: ModuleType, toy: str) -> None:
     pixels, truth = toys.images(each=10, classes=2)
-    y = pd.Series(np.where(np.arange(20) < 6, truth + 5.0, np.nan))  # pandas' way to leave some out
-    options = replace(WHOLE, rounds=1, method="labels", pseudo_label_mode="hard", flip=False)
+    y = pd.Series(np.where(np.arange(20) < 6, truth + 5.0, np.nan))  # missing values of pandas
+    options = replace(ALL_LAYERS, rounds=1, method="labels", pseudo_label_mode="hard", flip=False)
     model = LabelAugmenter(LabelSpreading(), toy, options, device="cpu", progress=False).fit(pixels, y)
     assert model.classes_.tolist() == [5, 6]
     assert (model.transduction_ == truth + 5).mean() >= 0.9
     assert len(model.classifier_.classes) == 2
     assert not model.classifier_.flip
     views = LiveViews(pixels, model.classifier_.preprocessing)
-    answers = compute_outputs(model.classifier_.network, views, torch.device("cpu")).argmax(dim=1)
-    assert (answers.numpy() == truth).mean() >= 0.9
+    codes = compute_outputs(model.classifier_.network, views, torch.device("cpu")).argmax(dim=1)
+    assert (codes.numpy() == truth).mean() >= 0.9
 
 
 @pytest.mark.parametrize("where", ["options", "views", "neither"])
-def test_a_classifier_asks_mirror_images_only_if_it_has_learned_from_them(
-    toys: ModuleType, toy: str, where: str
-) -> None:
+def test_the_classifier_flips_only_if_trained_with_flips(toys: ModuleType, toy: str, where: str) -> None:
     pixels, truth = toys.images()
-    short = replace(WHOLE, rounds=1, training=replace(WHOLE.training, max_steps=1))
+    short = replace(ALL_LAYERS, rounds=1, training=replace(ALL_LAYERS.training, max_steps=1))
     views = replace(short.views, flip=where != "views")
     options = replace(short, views=views, flip=where != "options")
     model = LabelAugmenter(None, toy, options, device="cpu", progress=False).fit(pixels, few(truth))
     assert model.classifier_.flip == (where == "neither")
 
 
-@pytest.mark.filterwarnings("ignore:1 of 30 points end in a tie")  # both classes left to it are equally far
-def test_a_prior_is_kept_to_in_the_users_own_labels(toys: ModuleType, toy: str) -> None:
+@pytest.mark.filterwarnings("ignore:1 of 30 points end in a tie")  # the two remaining classes are equally far
+def test_a_prior_excludes_labels(toys: ModuleType, toy: str) -> None:
     pixels, truth = toys.images()
     prior = exclusion_prior(30, ["blue", "green", "red"], {20: [NAMES[truth[20]]]})
-    options = replace(WHOLE, rounds=1, training=replace(WHOLE.training, max_steps=1))
+    options = replace(ALL_LAYERS, rounds=1, training=replace(ALL_LAYERS.training, max_steps=1))
     model = LabelAugmenter(None, toy, options, device="cpu", progress=False).fit(pixels, few(truth), prior)
     assert model.transduction_[20] in {*NAMES, ""} - {NAMES[truth[20]]}
     assert model.labeller_.label_distributions_[20, list(model.classes_).index(NAMES[truth[20]])] == 0
-    with pytest.raises(ValueError, match=r"the prior has shape \(30, 2\); expected \(30, 3\)"):
+    with pytest.raises(ValueError, match=r"prior has shape \(30, 2\); expected \(30, 3\)"):
         model.fit(pixels, few(truth), prior[:, :2])
 
 
-def test_the_fitted_labeller_speaks_of_the_users_own_classes(fitted: LabelAugmenter) -> None:
+def test_the_fitted_labeller_has_the_class_names(fitted: LabelAugmenter) -> None:
     assert isinstance(fitted.labeller_, GraphTransduction)
     assert np.array_equal(fitted.labeller_.transduction_, fitted.transduction_)
     assert fitted.labeller_.classes_.tolist() == fitted.labeller_.classes.tolist() == ["blue", "green", "red"]
@@ -124,45 +124,45 @@ def test_the_fitted_labeller_speaks_of_the_users_own_classes(fitted: LabelAugmen
     assert (fitted.labeller_.predict(fitted.labeller_.graph_)[free] == fitted.transduction_[free]).mean() > 0.8
 
 
-def test_every_image_gets_a_label_from_a_real_network(fitted: LabelAugmenter, toys: ModuleType) -> None:
+def test_fit_labels_every_image_with_a_real_network(fitted: LabelAugmenter, toys: ModuleType) -> None:
     _, truth = toys.images()
     assert fitted.classes_.tolist() == ["blue", "green", "red"]
     assert (
         fitted.transduction_ == NAMES[truth]
-    ).mean() >= 0.65  # a few steps are not much: 0.77 to 0.93 over seeds, a third by chance
+    ).mean() >= 0.65  # after a few steps 0.77 to 0.93, depending on the seed; chance is 1/3
     assert fitted.confidence_.shape == (30,)
     assert fitted.features_.shape == (30, 1280)
     assert 1 <= len(fitted.rounds_) <= 2
     assert fitted.rounds_[0].accepted
 
 
-def test_the_late_part_was_trained_and_the_early_part_was_not(fitted: LabelAugmenter) -> None:
+def test_only_the_late_layers_are_trained(fitted: LabelAugmenter) -> None:
     before = load_backbone("efficientnet-lite0", "cpu", frozen=False).module.state_dict()
     after = fitted.classifier_.network.body.state_dict()
     changed = {name for name, value in after.items() if not torch.equal(value, before[name])}
     assert "network._conv_head.weight" in changed
     assert "network._bn1.weight" in changed
-    assert "network._bn1.running_mean" not in changed  # statistics stay those of the pretraining
+    assert "network._bn1.running_mean" not in changed  # pretrained statistics are frozen
     blocks = {int(name.split(".")[2]) for name in changed if name.startswith("network._blocks")}
     assert blocks == set(range(8, 16))
     assert not {"network._conv_stem.weight", "network._bn0.running_mean"} & changed
 
 
-def test_continued_from_its_folder_it_is_the_same(fitted: LabelAugmenter, toys: ModuleType) -> None:
+def test_resuming_gives_the_same_classifier(fitted: LabelAugmenter, toys: ModuleType) -> None:
     pixels, truth = toys.images()
-    assert (Path(fitted.run_dir) / VIEW_CACHE).stat().st_size > 0  # what the early layers saw
+    assert (Path(fitted.run_dir) / VIEW_CACHE).stat().st_size > 0
     again = LabelAugmenter(
         None, "efficientnet-lite0", OPTIONS, device="cpu", run_dir=str(fitted.run_dir), progress=False
     )
-    again.fit(pixels, few(truth))  # all rounds are there: they are only loaded
+    again.fit(pixels, few(truth))  # all rounds are finished and only loaded
     state = fitted.classifier_.network.state_dict()
     assert all(torch.equal(value, state[name]) for name, value in again.classifier_.network.state_dict().items())
     assert np.array_equal(again.confidence_, fitted.confidence_)
 
 
-def test_images_are_decoded_when_the_folder_is_the_processs_own(toys: ModuleType, toy: str, tmp_path: Path) -> None:
+def test_images_are_decoded_after_the_folder_is_locked(toys: ModuleType, toy: str, tmp_path: Path) -> None:
     pixels, truth = toys.images()
-    short = replace(WHOLE, rounds=1, training=replace(WHOLE.training, max_steps=1))
+    short = replace(ALL_LAYERS, rounds=1, training=replace(ALL_LAYERS.training, max_steps=1))
     model = LabelAugmenter(None, toy, short, device="cpu", run_dir=tmp_path, progress=False)
 
     def decode() -> np.ndarray:
@@ -176,32 +176,32 @@ def test_images_are_decoded_when_the_folder_is_the_processs_own(toys: ModuleType
     assert not list(tmp_path.rglob("*.claim"))
 
 
-def test_new_images_are_answered_in_the_users_own_classes(toys: ModuleType, toy: str, tmp_path: Path) -> None:
+def test_predictions_have_the_type_of_the_labels(toys: ModuleType, toy: str, tmp_path: Path) -> None:
     pixels, truth = toys.images(each=10, classes=2)
     y = np.where(np.arange(20) < 6, truth + 5, -1)
-    model = LabelAugmenter(None, toy, replace(WHOLE, rounds=1), device="cpu", progress=False)
+    model = LabelAugmenter(None, toy, replace(ALL_LAYERS, rounds=1), device="cpu", progress=False)
     with pytest.raises(NotFittedError):
         model.predict(pixels)
     model.fit(pixels, y)
-    answers = model.predict(pixels)
-    assert answers.dtype == model.classes_.dtype
-    assert (answers == truth + 5).mean() >= 0.9
-    chances = model.predict_proba(pixels)
-    assert chances.shape == (20, 2)
-    np.testing.assert_allclose(chances.sum(axis=1), 1, rtol=1e-5)
-    assert np.array_equal(model.classes_[chances.argmax(axis=1)], answers)
+    predicted = model.predict(pixels)
+    assert predicted.dtype == model.classes_.dtype
+    assert (predicted == truth + 5).mean() >= 0.9
+    probabilities = model.predict_proba(pixels)
+    assert probabilities.shape == (20, 2)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-5)
+    assert np.array_equal(model.classes_[probabilities.argmax(axis=1)], predicted)
     paths = [tmp_path / f"{number}.png" for number in range(3)]
     for image, path in zip(pixels[:3], paths, strict=True):
         Image.fromarray(image).save(path)
     for images in (list(pixels[:3]), paths, [str(path) for path in paths]):
-        assert np.array_equal(model.predict(images), answers[:3])
+        assert np.array_equal(model.predict(images), predicted[:3])
     assert model.predict(pixels[:0]).shape == model.predict([]).shape == (0,)
     assert is_classifier(model)
-    assert model.score(pixels, truth + 5) == (answers == truth + 5).mean()
-    assert model.score(pixels, np.where(np.arange(20) < 1, answers, -1)) == 1  # the first alone has a label
+    assert model.score(pixels, truth + 5) == (predicted == truth + 5).mean()
+    assert model.score(pixels, np.where(np.arange(20) < 1, predicted, -1)) == 1  # only the first image has a label
     paths[1].write_bytes(b"no image")
     for images, error, message in (
-        (paths, ValueError, r"1\.png: cannot be read \(.*\); expected images that can"),
+        (paths, ValueError, r"1\.png: cannot be read \(.*\); expected readable images"),
         (str(paths[0]), TypeError, "expected an array of pixels or a list of image files"),
         (3, TypeError, "images is a int; expected"),
         ([pixels[0], pixels[1, :5]], ValueError, r"image 1 has shape \(5, 12, 3\); expected \(12, 12, 3\)"),
@@ -210,9 +210,9 @@ def test_new_images_are_answered_in_the_users_own_classes(toys: ModuleType, toy:
             model.predict(images)
 
 
-def test_a_list_of_equal_images_is_as_good_as_an_array(toys: ModuleType, toy: str) -> None:
+def test_a_list_of_images_equals_an_array(toys: ModuleType, toy: str) -> None:
     pixels, truth = toys.images()
-    short = replace(WHOLE, rounds=1, training=replace(WHOLE.training, max_steps=1))
+    short = replace(ALL_LAYERS, rounds=1, training=replace(ALL_LAYERS.training, max_steps=1))
     one, other = (
         LabelAugmenter(None, toy, short, device="cpu", progress=False).fit(given, few(truth))
         for given in (pixels, list(pixels))
@@ -225,13 +225,13 @@ def test_a_list_of_equal_images_is_as_good_as_an_array(toys: ModuleType, toy: st
     [
         (
             {"options": {"size": 32}},
-            r"^options is {'size': 32}; expected AugmentOptions, as AugmentOptions",
+            r"^options is {'size': 32}; expected AugmentOptions, such as AugmentOptions",
         ),
-        ({"labeller": "game"}, r"^labeller is 'game'; expected one of entourage.label, as GraphTransduction\(\)$"),
-        ({"labeller": GraphTransduction}, r"^labeller is <class .*; expected one of entourage.label, as"),
+        ({"labeller": "game"}, r"^labeller is 'game'; expected one of entourage.label, such as GraphTransduction\(\)$"),
+        ({"labeller": GraphTransduction}, r"^labeller is <class .*; expected one of entourage.label, such as"),
     ],
 )
-def test_arguments_of_another_kind_are_one_line(toys: ModuleType, changes: dict[str, Any], message: str) -> None:
+def test_arguments_of_another_type_raise(toys: ModuleType, changes: dict[str, Any], message: str) -> None:
     pixels, truth = toys.images()
     with pytest.raises(TypeError, match=message):
         LabelAugmenter(device="cpu").set_params(**changes).fit(pixels, few(truth))
@@ -256,7 +256,7 @@ def test_it_is_a_scikit_learn_estimator() -> None:
 
 
 @pytest.mark.parametrize("trainable_layers", ["late", "all"])
-def test_where_mirror_images_differ_none_is_ever_made(
+def test_without_flip_no_image_is_mirrored(
     toys: ModuleType, trainable_layers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flips: list[float] = []
@@ -275,31 +275,31 @@ def test_where_mirror_images_differ_none_is_ever_made(
     assert set(flips) == {0.0}
     plain = LiveViews(pixels, model.classifier_.preprocessing, ViewOptions(flip=False))
     features = compute_outputs(model.classifier_.network.body, plain, torch.device("cpu")).numpy()
-    # Of the image alone; a stem's activations are kept in 16 bits.
+    # Features of the image without its mirror image; activations are cached in 16 bits.
     np.testing.assert_allclose(model.features_, features, rtol=0.05, atol=0.02 * features.max())
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"y": [0] * 29}, r"labels of shape \(29,\) for 30 images"),
-        ({"y": [0] * 30}, "1 classes; expected two or more"),
+        ({"y": [0] * 29}, r"codes has shape \(29,\) for 30 images"),
+        ({"y": [0] * 30}, "n_classes is 1; expected two or more"),
         ({"y": [-1] * 30}, "none of the 30 points is labelled"),
         ({"pixels": np.zeros((30, 12, 12, 3))}, "expected uint8"),
         ({"pixels": [np.zeros((12, 12, 3), np.uint8), np.zeros((12, 9, 3), np.uint8)]}, "image 1 has shape"),
-        ({"pixels": []}, "there are no images; expected at least one"),
-        ({"pixels": ["a.png", "b.png"]}, "images are files; expected decoded ones"),
+        ({"pixels": []}, "images is empty; expected at least one"),
+        ({"pixels": ["a.png", "b.png"]}, "images has files; expected decoded images"),
         ({"backbone": "resnet"}, "backbone 'resnet' is unknown"),
         ({"device": "cuda:99"}, "device 'cuda:99' is not available"),
-        ({"prior": np.ones((30, 2))}, r"the prior has shape \(30, 2\)"),
+        ({"prior": np.ones((30, 2))}, r"prior has shape \(30, 2\)"),
         ({"labeller": LabelSpreading(affinity="precomputed")}, "affinity of LabelSpreading is 'precomputed'"),
     ],
 )
-def test_bad_input_is_refused_before_any_work(
+def test_invalid_input_raises_before_any_work(
     toys: ModuleType, changes: dict[str, object], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def never(*given: object, **named: object) -> None:
-        raise AssertionError("images were looked at")
+        raise AssertionError("images were processed")
 
     monkeypatch.setattr("entourage.label.semi_supervised.augmenter.cache_views", never)
     pixels, truth = toys.images()

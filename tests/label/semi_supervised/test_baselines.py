@@ -13,7 +13,7 @@ from entourage.training import TrainingOptions, train
 SMALL = MethodOptions(min_steps=1, labelled_batch=6, unlabelled_batch=10)
 
 
-def test_only_labelled_images_are_planned_for_as_many_steps_as_others_make(toys: ModuleType) -> None:
+def test_supervised_plans_as_many_steps_with_labelled_images_only(toys: ModuleType) -> None:
     examples, _ = toys.examples()
     plan = Supervised(toys.network(), examples, SMALL).plan(0)
     assert len(plan) == 3
@@ -30,15 +30,15 @@ def test_the_loss_is_plain_cross_entropy(toys: ModuleType) -> None:
     assert losses["unlabelled"] == 0
 
 
-def test_unlabelled_images_change_nothing(toys: ModuleType) -> None:
+def test_unlabelled_images_have_no_effect(toys: ModuleType) -> None:
     pixels, truth = toys.images()
     codes = np.where(np.arange(30) < 6, truth, -1)
-    outcomes = []
+    states = []
     for noise in (False, True):
-        seen = pixels.copy()
+        changed = pixels.copy()
         if noise:
-            seen[6:] = np.random.default_rng(5).integers(0, 256, seen[6:].shape)
-        task = Supervised(toys.network(), SemiSupervisedData(LiveViews(seen, toys.preprocessing()), codes, 3), SMALL)
+            changed[6:] = np.random.default_rng(5).integers(0, 256, changed[6:].shape)
+        task = Supervised(toys.network(), SemiSupervisedData(LiveViews(changed, toys.preprocessing()), codes, 3), SMALL)
         train(task, TrainingOptions(epochs=2, workers=0), device="cpu", progress=False)
-        outcomes.append(task.final_model().state_dict())
-    assert all(torch.equal(outcomes[0][name], outcomes[1][name]) for name in outcomes[0])
+        states.append(task.final_model().state_dict())
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])

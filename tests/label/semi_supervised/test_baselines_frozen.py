@@ -6,7 +6,7 @@ from entourage.label.semi_supervised.baselines import DEFAULT_C, FROZEN, frozen_
 
 
 @pytest.mark.parametrize("name", FROZEN)
-def test_features_are_told_apart_by_direction_whatever_their_length(name: str) -> None:
+def test_predictions_do_not_depend_on_the_length_of_features(name: str) -> None:
     rng = np.random.default_rng(0)
     truth = np.arange(90) % 3
     features = np.eye(3).repeat(20, axis=1)[truth] + 0.3 * rng.normal(size=(90, 60))
@@ -16,16 +16,16 @@ def test_features_are_told_apart_by_direction_whatever_their_length(name: str) -
     assert np.array_equal(classifier.predict(1000 * features), classifier.predict(features))
 
 
-def test_only_the_kernel_machine_tells_what_no_line_can() -> None:
+def test_only_the_kernel_svm_separates_nonlinear_classes() -> None:
     angle = np.linspace(0, 2 * np.pi, 80, endpoint=False)
     features = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    truth = (np.floor(angle / (np.pi / 4)) % 2).astype(int)  # eight slices of a pie, of two kinds in turn
+    truth = (np.floor(angle / (np.pi / 4)) % 2).astype(int)  # eight sectors with alternating classes
     scores = {name: frozen_classifier(name).fit(features, truth).score(features, truth) for name in FROZEN}
     assert scores["kernel-svm"] > 0.9
     assert max(scores["linear"], scores["linear-svm"]) < 0.7
 
 
-def test_each_name_is_its_own_kind() -> None:
+def test_names_select_the_classifier() -> None:
     assert isinstance(frozen_classifier("linear-svm")[-1], LinearSVC)
     assert isinstance(frozen_classifier("kernel-svm")[-1], SVC)
     assert hasattr(frozen_classifier("linear"), "predict_proba")
@@ -36,6 +36,6 @@ def test_each_name_is_its_own_kind() -> None:
 
 
 @pytest.mark.parametrize("name", FROZEN)
-def test_the_cost_of_errors_can_be_chosen(name: str) -> None:
+def test_c_can_be_set(name: str) -> None:
     assert DEFAULT_C[name] == frozen_classifier(name)[-1].C
     assert frozen_classifier(name, 3.0)[-1].C == 3

@@ -17,11 +17,11 @@ def test_the_loss_is_the_squared_difference_to_the_teacher(toys: ModuleType) -> 
     logits = torch.randn(3, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64, requires_grad=True)
     loss = method.unlabelled_loss([logits], batch, step=0)
     with torch.no_grad():
-        believed = teacher(examples.views.weak(batch.unlabelled)).softmax(dim=1)
-    expected = 10 * ((logits.softmax(dim=1) - believed) ** 2).mean()
-    torch.testing.assert_close(loss.double(), expected, rtol=1e-6, atol=1e-6)  # the teacher answers in float32
-    mine, theirs = (torch.autograd.grad(value, logits)[0] for value in (loss, expected))
-    torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-7)
+        prediction = teacher(examples.views.weak(batch.unlabelled)).softmax(dim=1)
+    expected = 10 * ((logits.softmax(dim=1) - prediction) ** 2).mean()
+    torch.testing.assert_close(loss.double(), expected, rtol=1e-6, atol=1e-6)  # the teacher predicts in float32
+    gradient, reference = (torch.autograd.grad(value, logits)[0] for value in (loss, expected))
+    torch.testing.assert_close(gradient, reference, rtol=1e-5, atol=1e-7)
 
 
 def test_the_teacher_gets_no_gradient_and_keeps_its_statistics(toys: ModuleType) -> None:

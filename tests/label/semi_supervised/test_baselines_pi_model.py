@@ -7,7 +7,7 @@ from entourage.label.semi_supervised.baselines import PiModel
 from entourage.label.semi_supervised.method import MethodOptions
 
 
-def test_it_asks_for_two_weak_views(toys: ModuleType) -> None:
+def test_unlabelled_views_are_two_weak_views(toys: ModuleType) -> None:
     examples, _ = toys.examples()
     one, other = PiModel(toys.network(), examples).unlabelled_views(toys.batch(examples, [0], [3, 4]))
     assert one.shape == other.shape == (2, 3, 12, 12)
@@ -15,7 +15,7 @@ def test_it_asks_for_two_weak_views(toys: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("step", [0, 30, 100])
-def test_the_loss_is_the_squared_difference_of_both_answers(toys: ModuleType, step: int) -> None:
+def test_the_loss_is_the_squared_difference_of_both_predictions(toys: ModuleType, step: int) -> None:
     method = PiModel(toys.linear(), toys.numbers(), MethodOptions(min_steps=1, ramp_steps=60))
     generator = torch.Generator().manual_seed(step)
     logits = [torch.randn(5, 3, generator=generator, dtype=torch.float64, requires_grad=True) for _ in range(2)]
@@ -24,6 +24,7 @@ def test_the_loss_is_the_squared_difference_of_both_answers(toys: ModuleType, st
     grown = torch.exp(torch.tensor(-5 * (1 - min(1, step / 60)) ** 2, dtype=torch.float64))
     expected = 0.1 * grown * ((p - q) ** 2).sum() / 15
     torch.testing.assert_close(loss, expected)
-    for mine, theirs in zip(torch.autograd.grad(loss, logits), torch.autograd.grad(expected, logits), strict=True):
-        torch.testing.assert_close(mine, theirs)
-        assert mine.abs().max() > 0  # both answers move towards each other
+    gradients = zip(torch.autograd.grad(loss, logits), torch.autograd.grad(expected, logits), strict=True)
+    for gradient, reference in gradients:
+        torch.testing.assert_close(gradient, reference)
+        assert gradient.abs().max() > 0  # both predictions have gradients

@@ -1,4 +1,4 @@
-"""Every rival behind its one interface: it trains on few labels, and what it learnt is right."""
+"""All training methods and labellers: each learns from few labels."""
 
 from dataclasses import replace
 from types import ModuleType
@@ -17,7 +17,7 @@ from entourage.label.semi_supervised.views import cache_views
 from entourage.training import TrainingOptions, train
 
 
-def test_all_rivals_are_there() -> None:
+def test_registries_are_complete() -> None:
     assert list(METHODS) == ["supervised", "pi-model", "mean-teacher", "pseudo-label", "vat", "fixmatch"]
     assert list(LABELLERS) == ["game", "spreading", "propagation", "harmonic", "poisson", "svm"]
     assert all(issubclass(method, SemiSupervisedMethod) for method in METHODS.values())
@@ -26,11 +26,11 @@ def test_all_rivals_are_there() -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
-@pytest.mark.parametrize("kept", [False, True])
-def test_every_method_learns_colours(toys: ModuleType, name: str, kept: bool) -> None:
+@pytest.mark.parametrize("cached", [False, True])
+def test_every_method_learns_to_classify_colours(toys: ModuleType, name: str, cached: bool) -> None:
     examples, truth = toys.examples(labels=4)
-    network = toys.network(channels=4 if kept else 3)
-    if kept:
+    network = toys.network(channels=4 if cached else 3)
+    if cached:
         examples = replace(examples, views=cache_views(toys.stem(), examples.views, torch.device("cpu")))
     options = MethodOptions(min_steps=1, labelled_batch=6, unlabelled_batch=15, ema_decay=0.8, ramp_steps=40)
     task = METHODS[name](network, examples, options)
@@ -42,7 +42,7 @@ def test_every_method_learns_colours(toys: ModuleType, name: str, kept: bool) ->
 
 
 @pytest.mark.parametrize("name", LABELLERS)
-def test_every_labeller_plays_in_the_games_place(toys: ModuleType, name: str) -> None:
+def test_every_labeller_labels_separable_features(toys: ModuleType, name: str) -> None:
     examples, truth = toys.examples()
     features = torch.eye(3)[torch.from_numpy(truth)]
     features = features + 0.1 * torch.randn(30, 3, generator=torch.Generator().manual_seed(0))

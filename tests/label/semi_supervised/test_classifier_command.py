@@ -14,7 +14,7 @@ from entourage.label.semi_supervised.classifier import predict_images, write_pre
 
 @pytest.fixture
 def saved(toys: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A classifier that tells bright images from dark ones."""
+    """A classifier of bright and dark images."""
     path = "entourage.label.semi_supervised.classifier.load_backbone"
     monkeypatch.setattr(path, lambda name, device, frozen=True, pretrained=True: toys.backbone())
     network = toys.network(classes=2)
@@ -40,11 +40,11 @@ def test_files_and_all_images_below_folders_are_classified(saved: Path, folder: 
     paths, predictions = predict_images(saved, [folder / "night.png", folder], device="cpu", progress=False)
     assert sorted(paths[1:]) == sorted([folder / "broken.png", folder / "deep" / "day.png", folder / "night.png"])
     assert [path for path, _ in predictions.failures] == [folder / "broken.png"]
-    named = dict(zip((paths[place] for place in predictions.indices), predictions.labels, strict=True))
+    named = dict(zip((paths[index] for index in predictions.indices), predictions.labels, strict=True))
     assert named == {folder / "night.png": "dark", folder / "deep" / "day.png": "bright"}
 
 
-def test_bad_places_are_refused(saved: Path, tmp_path: Path) -> None:
+def test_invalid_paths_raise(saved: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match="empty"):
         predict_images(saved, [tmp_path / "empty"], device="cpu")
@@ -52,12 +52,12 @@ def test_bad_places_are_refused(saved: Path, tmp_path: Path) -> None:
         predict_images(tmp_path / "nothing", [], device="cpu")
 
 
-def test_images_none_of_which_can_be_read_are_refused(saved: Path, folder: Path) -> None:
+def test_only_unreadable_images_raise(saved: Path, folder: Path) -> None:
     with pytest.raises(ValueError, match=r"^none of the 1 images can be read; the first is .*broken\.png: "):
         predict_images(saved, [folder / "broken.png"], device="cpu", progress=False)
 
 
-def test_a_missing_file_is_set_aside_only_beside_others(
+def test_a_missing_file_raises_only_if_all_are_missing(
     saved: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone, night = folder / "gone.png", folder / "night.png"
@@ -69,12 +69,12 @@ def test_a_missing_file_is_set_aside_only_beside_others(
             predict_images(saved, missing, device="cpu")
 
 
-def test_answers_that_would_replace_what_they_are_made_from_are_refused_before_any_work(
+def test_output_over_an_input_raises_before_any_work(
     saved: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ImageClassifier, "load", lambda path: pytest.fail("the classifier was loaded"))
     before = saved.read_bytes()
-    table = saved.rename(saved.with_suffix(".csv"))  # whatever it is called
+    table = saved.rename(saved.with_suffix(".csv"))  # with a valid suffix
     with pytest.raises(ValueError, match=r"saved\.csv: is an input and would be overwritten"):
         predict_images(table, [folder], out=folder / ".." / table.name, device="cpu")
     table.rename(saved)
@@ -86,10 +86,10 @@ def test_answers_that_would_replace_what_they_are_made_from_are_refused_before_a
     assert saved.read_bytes() == before
 
 
-def test_a_table_names_each_image_with_label_and_confidence(tmp_path: Path) -> None:
+def test_the_table_has_item_label_and_confidence(tmp_path: Path) -> None:
     paths = [Path("a,b.png"), Path("broken.png"), Path("c.png")]
-    chances = np.array([[0.75, 0.25], [0.1, 0.9]], dtype=np.float32)
-    predictions = Predictions(["dark", "bright"], chances, [0, 2], [(Path("broken.png"), "empty")])
+    probabilities = np.array([[0.75, 0.25], [0.1, 0.9]], dtype=np.float32)
+    predictions = Predictions(["dark", "bright"], probabilities, [0, 2], [(Path("broken.png"), "empty")])
     expected = 'item,label,confidence\n"a,b.png",dark,0.7500\nc.png,bright,0.9000\n'
     stream = io.StringIO()
     write_predictions(stream, paths, predictions)
@@ -99,15 +99,15 @@ def test_a_table_names_each_image_with_label_and_confidence(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("encoding", "written"), [("utf-8", r"né caf\udce9.png"), ("ascii", r"n\xe9 caf\udce9.png")])
-def test_what_cannot_be_written_of_a_name_is_escaped(tmp_path: Path, encoding: str, written: str) -> None:
+def test_characters_outside_the_encoding_are_escaped(tmp_path: Path, encoding: str, written: str) -> None:
     paths = [Path("né " + os.fsdecode(b"caf\xe9.png"))]
     predictions = Predictions(["dark"], np.ones((1, 1), dtype=np.float32), [0], [])
-    with (tmp_path / "printed.csv").open("w", newline="", encoding=encoding) as stream:  # as strict as stdout may be
+    with (tmp_path / "printed.csv").open("w", newline="", encoding=encoding) as stream:  # errors="strict"
         write_predictions(stream, paths, predictions)
     assert (tmp_path / "printed.csv").read_bytes().decode() == f"item,label,confidence\n{written},dark,1.0000\n"
 
 
-def test_a_file_and_a_stream_escape_alike(tmp_path: Path) -> None:
+def test_files_and_streams_use_the_same_escapes(tmp_path: Path) -> None:
     paths = [Path(os.fsdecode(b"caf\xe9.png"))]
     predictions = Predictions(["dark"], np.ones((1, 1), dtype=np.float32), [0], [])
     stream = io.StringIO()
@@ -117,7 +117,7 @@ def test_a_file_and_a_stream_escape_alike(tmp_path: Path) -> None:
     assert r"caf\udce9.png" in stream.getvalue()
 
 
-def test_nothing_asked_is_a_table_without_rows() -> None:
+def test_no_predictions_write_a_table_without_rows() -> None:
     stream = io.StringIO()
     write_predictions(stream, [], Predictions([], np.empty((0, 2), dtype=np.float32), [], []))
     assert stream.getvalue() == "item,label,confidence\n"

@@ -1,4 +1,4 @@
-"""Images as users give them."""
+"""Image arguments: arrays, lists of arrays, and files."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ from entourage.label.semi_supervised.data import files_or_pixels, stack_images
 IMAGE = np.zeros((4, 5, 3), dtype=np.uint8)
 
 
-def test_arrays_and_lists_of_equal_ones_become_one_array() -> None:
-    whole = np.stack([IMAGE, IMAGE + 1])
-    assert stack_images(whole) is whole
-    assert np.array_equal(stack_images([IMAGE, IMAGE + 1]), whole)
+def test_arrays_and_lists_of_images_become_one_array() -> None:
+    stacked = np.stack([IMAGE, IMAGE + 1])
+    assert stack_images(stacked) is stacked
+    assert np.array_equal(stack_images([IMAGE, IMAGE + 1]), stacked)
 
 
 @pytest.mark.parametrize(
     ("images", "error", "message"),
     [
-        ([], ValueError, "there are no images; expected at least one"),
-        ([IMAGE, IMAGE[1:]], ValueError, r"image 1 has shape \(3, 5, 3\); expected \(4, 5, 3\) as of the first"),
+        ([], ValueError, "images is empty; expected at least one"),
+        ([IMAGE, IMAGE[1:]], ValueError, r"image 1 has shape \(3, 5, 3\); expected \(4, 5, 3\)"),
         (7, TypeError, "images is 7; expected decoded images"),
-        ([Path("a.png")], TypeError, "images are files; expected decoded ones, as `entourage.data.decode_pixels`"),
+        ([Path("a.png")], TypeError, "images has files; expected decoded images"),
     ],
 )
-def test_what_is_no_array_of_images_is_refused(images: Any, error: type[Exception], message: str) -> None:
+def test_other_types_than_image_arrays_raise(images: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         stack_images(images)
 
 
-def test_files_are_told_from_decoded_images() -> None:
+def test_files_and_decoded_images_are_distinguished() -> None:
     assert files_or_pixels(["a.png", Path("b.png")]) == [Path("a.png"), Path("b.png")]
     assert files_or_pixels([]) == []
-    whole = IMAGE[None]
-    assert files_or_pixels(whole) is whole
+    batch = IMAGE[None]
+    assert files_or_pixels(batch) is batch
     assert np.array_equal(files_or_pixels([IMAGE, IMAGE]), np.stack([IMAGE, IMAGE]))
-    assert np.array_equal(files_or_pixels(torch.from_numpy(whole)), whole)  # type: ignore[arg-type]
+    assert np.array_equal(files_or_pixels(torch.from_numpy(batch)), batch)  # type: ignore[arg-type]
     assert files_or_pixels(pd.Series(["a.png"])) == [Path("a.png")]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "problem"),
     [
         (Path("folder"), "images is the path 'folder'"),
         ("photo.png", "images is the path 'photo.png'"),
@@ -56,6 +56,6 @@ def test_files_are_told_from_decoded_images() -> None:
         ([IMAGE, "photo.png"], "images holds a ndarray at 0"),
     ],
 )
-def test_what_is_neither_is_refused(wrong: Any, said: str) -> None:
-    with pytest.raises(TypeError, match=f"^{said}; expected an array of pixels or a list of image files"):
+def test_neither_files_nor_images_raises(wrong: Any, problem: str) -> None:
+    with pytest.raises(TypeError, match=f"^{problem}; expected an array of pixels or a list of image files"):
         files_or_pixels(wrong)

@@ -17,12 +17,12 @@ def test_cross_entropy_is_a_weighted_mean() -> None:
         for c in range(3):
             expected = expected - weights[i] * targets[i, c] * (logits[i, c] - logits[i].logsumexp(dim=0)) / 1.75
     torch.testing.assert_close(loss, expected)
-    mine, theirs = (torch.autograd.grad(value, logits, retain_graph=True)[0] for value in (loss, expected))
-    torch.testing.assert_close(mine, theirs)
-    assert (mine[2] == 0).all()
+    gradient, reference = (torch.autograd.grad(value, logits, retain_graph=True)[0] for value in (loss, expected))
+    torch.testing.assert_close(gradient, reference)
+    assert (gradient[2] == 0).all()
 
 
-def test_without_weight_there_is_nothing_to_learn() -> None:
+def test_weights_of_0_have_no_gradient() -> None:
     logits = torch.randn(2, 3, requires_grad=True)
     loss = weighted_cross_entropy(logits, torch.ones(2, 3), torch.zeros(2))
     assert loss == 0
@@ -30,7 +30,7 @@ def test_without_weight_there_is_nothing_to_learn() -> None:
 
 
 @pytest.mark.parametrize("pseudo_label_mode", ["hard", "soft", "weighted"])
-def test_each_image_is_taught_what_was_found_for_it(toys: ModuleType, pseudo_label_mode: str) -> None:
+def test_the_loss_is_the_cross_entropy_with_pseudo_labels(toys: ModuleType, pseudo_label_mode: str) -> None:
     examples, network = toys.numbers(), toys.linear()
     found = toys.pseudo_labels([0, 1, 2, 2, 1, 0, -1, 1], [1, 1, 1, 0.5, 0.75, 0.9, 0, 0.25])
     method = GraphPseudoLabel(network, examples, pseudo_labels=found, pseudo_label_mode=pseudo_label_mode)
@@ -48,7 +48,7 @@ def test_each_image_is_taught_what_was_found_for_it(toys: ModuleType, pseudo_lab
     assert loss.item() == pytest.approx(expected.item(), rel=1e-6)
 
 
-def test_where_all_are_alike_a_batch_is_one_mean(toys: ModuleType) -> None:
+def test_pooled_labels_share_one_mean(toys: ModuleType) -> None:
     found = toys.pseudo_labels([0, 1, 2, 2, 1, 0, -1, 1], [1.0] * 6 + [0.0, 1.0])
     for pool_labels in (True, False):
         method = GraphPseudoLabel(
@@ -56,7 +56,7 @@ def test_where_all_are_alike_a_batch_is_one_mean(toys: ModuleType) -> None:
         )
         plan = method.plan(0)
         assert {len(labelled) > 0 for labelled, _ in plan} == {not pool_labels}
-        assert all(sorted(rows.tolist()) == list(range(8)) for _, rows in plan)  # given ones among them
+        assert all(sorted(rows.tolist()) == list(range(8)) for _, rows in plan)  # labelled images are included
     method = GraphPseudoLabel(
         toys.linear(), toys.numbers(), pseudo_labels=found, pseudo_label_mode="hard", pool_labels=True
     )
@@ -69,11 +69,11 @@ def test_where_all_are_alike_a_batch_is_one_mean(toys: ModuleType) -> None:
     assert method.model.head.weight.grad.abs().max() > 0
 
 
-def test_other_labels_or_another_trust_are_another_run(toys: ModuleType) -> None:
+def test_the_configuration_depends_on_labels_and_mode(toys: ModuleType) -> None:
     examples = toys.numbers()
-    labels, others = ([0, 1, 2, 2, 1, 0, -1, 1], [0, 1, 2, 2, 1, 0, 1, -1])
+    labels, other_labels = ([0, 1, 2, 2, 1, 0, -1, 1], [0, 1, 2, 2, 1, 0, 1, -1])
     confidence = [0.5] * 8
-    described = [
+    configs = [
         str(
             GraphPseudoLabel(
                 toys.linear(),
@@ -85,15 +85,15 @@ def test_other_labels_or_another_trust_are_another_run(toys: ModuleType) -> None
         )
         for codes, pseudo_label_mode, pool_labels in (
             (labels, "hard", 0),
-            (others, "hard", 0),
+            (other_labels, "hard", 0),
             (labels, "soft", 0),
             (labels, "hard", 1),
         )
     ]
-    assert len(set(described)) == 4
+    assert len(set(configs)) == 4
 
 
-def test_labels_of_other_images_are_refused(toys: ModuleType) -> None:
+def test_labels_of_other_images_raise(toys: ModuleType) -> None:
     with pytest.raises(ValueError, match="for 8 images and 3 classes"):
         GraphPseudoLabel(toys.linear(), toys.numbers(), pseudo_labels=toys.pseudo_labels([0, 1], [1, 1]))
     with pytest.raises(ValueError, match="pseudo_label_mode is 'blind'"):

@@ -1,4 +1,4 @@
-"""Two processes hold the network's answers to the same priors, and a stopped run of both ends as if left alone."""
+"""Two processes use the same mean prediction, and an interrupted run of both resumes exactly."""
 
 import json
 from pathlib import Path
@@ -10,12 +10,12 @@ TWO = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 
 
 def test_two_processes_agree_and_resume_exactly(tmp_path: Path) -> None:
-    # A network with batch normalisation: its statistics are each process's own unless they are shared.
-    code, said = run_program(*TWO, str(WORKER), str(tmp_path))
-    assert code == 0, said
+    # The network has batch normalisation, whose statistics differ between processes unless they are broadcast.
+    code, output = run_program(*TWO, str(WORKER), str(tmp_path))
+    assert code == 0, output
     first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2))
     assert first == second
     assert first["steps"] > 9
     assert first["same"]
-    assert first["answers"][0] == first["answers"][1]
-    assert first["spread"] > 1e-3  # the answers did move
+    assert first["means"][0] == first["means"][1]
+    assert first["spread"] > 1e-3  # the mean has changed

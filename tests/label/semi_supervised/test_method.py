@@ -1,4 +1,4 @@
-"""What all methods share, with a method whose disagreement is easily restated."""
+"""Common behaviour of all training methods, with a method whose loss is simple."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,7 +20,7 @@ SMALL = MethodOptions(min_steps=1, labelled_batch=5, unlabelled_batch=8, seed=3)
 
 
 class Sum(SemiSupervisedMethod):
-    """The mean of all logits of weak views, and twice that of strong views."""
+    """The unsupervised loss is the mean logit of weak views plus twice that of strong views."""
 
     def unlabelled_views(self, batch: Batch) -> Sequence[Tensor]:
         return self.views.weak(batch.unlabelled), self.views.strong(batch.unlabelled)
@@ -29,11 +29,11 @@ class Sum(SemiSupervisedMethod):
         return logits[0].mean() + 2 * logits[1].mean() + step
 
 
-def test_an_epoch_shows_every_image_once_beside_labelled_ones(toys: ModuleType) -> None:
+def test_an_epoch_has_every_image_once_and_labelled_images(toys: ModuleType) -> None:
     examples, _ = toys.examples()
     method = Sum(toys.network(), examples, SMALL)
     plan = method.plan(0)
-    assert len(plan) == method.steps() == 3  # 30 images in batches of 8; six wait for another epoch
+    assert len(plan) == method.steps() == 3  # 30 images in batches of 8; six are dropped
     unlabelled = np.concatenate([rows for _, rows in plan])
     assert len(np.unique(unlabelled)) == len(unlabelled) == 24
     labelled = np.concatenate([rows for rows, _ in plan])
@@ -43,7 +43,7 @@ def test_an_epoch_shows_every_image_once_beside_labelled_ones(toys: ModuleType) 
     assert over_epochs == set(range(30))
 
 
-def test_the_order_follows_seed_and_epoch(toys: ModuleType) -> None:
+def test_the_order_depends_on_seed_and_epoch(toys: ModuleType) -> None:
     examples, _ = toys.examples()
     orders = [
         np.concatenate(Sum(toys.network(), examples, replace(SMALL, seed=seed)).plan(epoch)[0]).tolist()
@@ -53,16 +53,16 @@ def test_the_order_follows_seed_and_epoch(toys: ModuleType) -> None:
     assert len({tuple(order) for order in orders}) == 3
 
 
-def test_few_images_come_in_small_batches_and_several_times_over(toys: ModuleType) -> None:
+def test_few_images_are_repeated_in_small_batches(toys: ModuleType) -> None:
     method = Sum(toys.linear(), toys.numbers(), MethodOptions(labelled_batch=112, unlabelled_batch=448, min_steps=5))
     plan = method.plan(0)
     assert len(plan) == method.steps() == 5
-    assert all(sorted(every) == list(range(8)) for _, every in plan)  # eight images are a batch, five times over
-    assert {len(labelled) for labelled, _ in plan} == {2}  # beside them a quarter as many with labels
+    assert all(sorted(every) == list(range(8)) for _, every in plan)  # a batch has all eight images
+    assert {len(labelled) for labelled, _ in plan} == {2}  # a quarter as many labelled images
     assert len({tuple(every) for _, every in plan}) > 1
 
 
-def test_a_batch_holds_positions_and_codes(toys: ModuleType) -> None:
+def test_a_batch_has_indices_and_codes(toys: ModuleType) -> None:
     examples = toys.numbers()
     batch = Sum(toys.linear(), examples).load((np.array([2, 0]), np.array([7, 1])), np.random.default_rng(0))
     assert batch.labelled.tolist() == [2, 0]
@@ -70,7 +70,7 @@ def test_a_batch_holds_positions_and_codes(toys: ModuleType) -> None:
     assert batch.unlabelled.tolist() == [7, 1]
 
 
-def test_the_loss_is_cross_entropy_and_disagreement(toys: ModuleType) -> None:
+def test_the_loss_is_the_sum_of_labelled_and_unlabelled_loss(toys: ModuleType) -> None:
     examples, network = toys.numbers(), toys.linear()
     losses = Sum(network, examples).loss(network, toys.batch(examples, [1, 2], [0, 5, 6]), step=4)
     x = examples.views.values.flatten(1)
@@ -78,23 +78,23 @@ def test_the_loss_is_cross_entropy_and_disagreement(toys: ModuleType) -> None:
     logits = (x[[1, 2]] + 0.5) @ weight.T + bias
     labelled = -(logits.log_softmax(1)[0, 1] + logits.log_softmax(1)[1, 2]) / 2
     unlabelled = ((x[[0, 5, 6]] + 0.5) @ weight.T + bias).mean() + 2 * (-x[[0, 5, 6]] @ weight.T + bias).mean() + 4
-    # The loss works in float32, as mixed precision wants it.
+    # The loss is computed in float32, as required for mixed precision.
     assert losses["labelled"].item() == pytest.approx(labelled.item(), rel=1e-5)
     assert losses["unlabelled"].item() == pytest.approx(unlabelled.item(), rel=1e-5)
     assert losses["loss"].item() == pytest.approx((labelled + unlabelled).item(), rel=1e-5)
-    mine = torch.autograd.grad(losses["loss"], weight)[0]
-    torch.testing.assert_close(mine, torch.autograd.grad(labelled + unlabelled, weight)[0], rtol=1e-5, atol=1e-6)
+    gradient = torch.autograd.grad(losses["loss"], weight)[0]
+    torch.testing.assert_close(gradient, torch.autograd.grad(labelled + unlabelled, weight)[0], rtol=1e-5, atol=1e-6)
 
 
-def test_all_views_pass_the_network_at_once(toys: ModuleType) -> None:
-    examples, network, seen = toys.numbers(), toys.linear(), []
-    network.register_forward_hook(lambda module, inputs, output: seen.append(len(output)))
+def test_all_views_share_one_forward_pass(toys: ModuleType) -> None:
+    examples, network, sizes = toys.numbers(), toys.linear(), []
+    network.register_forward_hook(lambda module, inputs, output: sizes.append(len(output)))
     Sum(network, examples).loss(network, toys.batch(examples, [1, 2], [0, 5, 6]), step=0)
-    assert seen == [8]
+    assert sizes == [8]
 
 
 @pytest.mark.parametrize("freeze", [True, False])
-def test_statistics_of_batch_normalisation_are_kept_or_follow(toys: ModuleType, freeze: bool) -> None:
+def test_freeze_norm_keeps_batch_statistics(toys: ModuleType, freeze: bool) -> None:
     method = Sum(toys.network(), toys.numbers(), MethodOptions(freeze_norm=freeze))
     layer = method.model.body.layers[1]
     before = layer.running_mean.clone()
@@ -103,7 +103,7 @@ def test_statistics_of_batch_normalisation_are_kept_or_follow(toys: ModuleType, 
     assert method.config()["freeze_norm"] == freeze
 
 
-def test_the_ramp_rises_to_one(toys: ModuleType) -> None:
+def test_the_ramp_grows_to_one(toys: ModuleType) -> None:
     method = Sum(toys.linear(), toys.numbers(), MethodOptions(min_steps=1, ramp_steps=10))
     assert method.ramp(0) == pytest.approx(np.exp(-5))
     assert method.ramp(5) == pytest.approx(np.exp(-5 / 4))
@@ -111,7 +111,7 @@ def test_the_ramp_rises_to_one(toys: ModuleType) -> None:
     assert Sum(toys.linear(), toys.numbers(), MethodOptions(min_steps=1, ramp_steps=0)).ramp(0) == 1
 
 
-def test_the_head_learns_faster_than_the_body(toys: ModuleType) -> None:
+def test_the_head_has_a_scaled_learning_rate(toys: ModuleType) -> None:
     network = toys.network()
     body, head = Sum(network, toys.examples()[0], MethodOptions(min_steps=1, head_lr_scale=7.0)).parameter_groups()
     assert {id(p) for p in body["params"]} == {id(p) for p in network.body.parameters()}
@@ -120,37 +120,37 @@ def test_the_head_learns_faster_than_the_body(toys: ModuleType) -> None:
     assert head["lr_scale"] == 7
 
 
-def test_the_average_teaches_and_is_what_is_kept(toys: ModuleType) -> None:
+def test_the_average_predicts_and_is_the_final_model(toys: ModuleType) -> None:
     network, examples = toys.linear(), toys.numbers()
     method = Sum(network, examples, MethodOptions(min_steps=1, ema_decay=0.5))
     before = network.head.weight.detach().clone()
     with torch.no_grad():
         network.head.weight.zero_()
     method.after_step(1)
-    kept = method.final_model()
-    torch.testing.assert_close(kept.head.weight, 0.1 * before)  # an average starts fast: (1 + 0) / (10 + 0)
+    final = method.final_model()
+    torch.testing.assert_close(final.head.weight, 0.1 * before)  # an average starts fast: (1 + 0) / (10 + 0)
     views = examples.views.weak(torch.arange(3))
-    answer = method.teacher_probabilities(views)
-    torch.testing.assert_close(answer, F.softmax(kept(views).float(), dim=1))
+    prediction = method.teacher_probabilities(views)
+    torch.testing.assert_close(prediction, F.softmax(final(views).float(), dim=1))
     assert not method.teacher_probabilities(views.clone().requires_grad_()).requires_grad
     other = Sum(toys.linear(), examples, MethodOptions(min_steps=1, ema_decay=0.5))
     other.load_extra_state(method.extra_state())
-    assert torch.equal(other.final_model().head.weight, kept.head.weight)
+    assert torch.equal(other.final_model().head.weight, final.head.weight)
     assert other.average.updates == 1
 
 
-def test_training_moves_the_average_with_the_network(toys: ModuleType) -> None:
+def test_training_updates_the_average(toys: ModuleType) -> None:
     method = Sum(toys.network(), toys.examples()[0], replace(SMALL, ema_decay=0.0))
     train(method, TrainingOptions(epochs=1, learning_rate=0.01, workers=0), device="cpu", progress=False)
-    for mine, theirs in zip(
+    for final, trained in zip(
         method.final_model().state_dict().values(), method.model.state_dict().values(), strict=True
     ):
-        torch.testing.assert_close(mine, theirs)
+        torch.testing.assert_close(final, trained)
     assert method.model.head.weight.abs().max() > 0
 
 
-def test_another_run_has_another_description(toys: ModuleType) -> None:
-    def described(examples: SemiSupervisedData, options: MethodOptions, kind: type[SemiSupervisedMethod] = Sum) -> str:
+def test_the_configuration_depends_on_data_options_and_method(toys: ModuleType) -> None:
+    def config(examples: SemiSupervisedData, options: MethodOptions, kind: type[SemiSupervisedMethod] = Sum) -> str:
         return str(kind(toys.linear(), examples, options).config())
 
     class Other(Sum):
@@ -158,18 +158,18 @@ def test_another_run_has_another_description(toys: ModuleType) -> None:
 
     examples = toys.numbers()
     relabelled = replace(examples, codes=np.roll(examples.codes, 1))
-    descriptions = {
-        described(examples, SMALL),
-        described(relabelled, SMALL),
-        described(examples, replace(SMALL, ema_decay=0.5)),
-        described(toys.numbers(count=9), SMALL),
-        described(examples, SMALL, Other),
+    configs = {
+        config(examples, SMALL),
+        config(relabelled, SMALL),
+        config(examples, replace(SMALL, ema_decay=0.5)),
+        config(toys.numbers(count=9), SMALL),
+        config(examples, SMALL, Other),
     }
-    assert len(descriptions) == 5
-    assert described(toys.numbers(), SMALL) in descriptions
+    assert len(configs) == 5
+    assert config(toys.numbers(), SMALL) in configs
 
 
-def test_a_run_with_other_labels_or_images_is_refused_in_words(toys: ModuleType, tmp_path: Path) -> None:
+def test_resuming_with_other_labels_or_images_raises(toys: ModuleType, tmp_path: Path) -> None:
     def run(examples: SemiSupervisedData, classes: int = 3) -> None:
         options = TrainingOptions(epochs=1, workers=0)
         train(Sum(toys.network(classes), examples, SMALL), options, tmp_path, device="cpu", progress=False)
@@ -208,6 +208,6 @@ def test_a_run_with_other_labels_or_images_is_refused_in_words(toys: ModuleType,
         ({"head_lr_scale": float("inf")}, "head_lr_scale is inf; expected a number above 0"),
     ],
 )
-def test_bad_options_are_refused(change: dict[str, float], message: str) -> None:
+def test_invalid_options_raise(change: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         MethodOptions(**change)  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ from torch import nn
 from entourage.label.semi_supervised.network import ImageNetwork
 
 
-def test_a_new_head_holds_all_classes_equal(toys: ModuleType) -> None:
+def test_a_new_head_predicts_uniform_distributions(toys: ModuleType) -> None:
     logits = toys.network(classes=5)(torch.randn(4, 3, 12, 12))
     assert torch.equal(logits, torch.zeros(4, 5))
 
@@ -20,11 +20,11 @@ def test_logits_are_linear_in_the_bodys_features() -> None:
     torch.testing.assert_close(network(torch.tensor([3.0, 4.0]).view(1, 2, 1, 1)), expected)
 
 
-def test_head_and_body_learn(toys: ModuleType) -> None:
+def test_head_and_body_receive_gradients(toys: ModuleType) -> None:
     network = toys.network()
     optimizer = torch.optim.SGD(network.parameters(), 0.1)
     images = torch.randn(6, 3, 12, 12, generator=torch.Generator().manual_seed(0))
-    for _ in range(2):  # the body's gradients pass through the head, which is zero at first
+    for _ in range(2):  # the weights of the head are 0 in the first step
         optimizer.zero_grad()
         nn.functional.cross_entropy(network(images), torch.tensor([0, 1, 2, 0, 1, 2])).backward()
         optimizer.step()
@@ -32,16 +32,16 @@ def test_head_and_body_learn(toys: ModuleType) -> None:
     assert network.body.layers[0].weight.is_contiguous(memory_format=torch.channels_last)
 
 
-def test_statistics_of_batches_follow_within_few_steps() -> None:
+def test_batch_statistics_adapt_within_few_steps() -> None:
     body = nn.Sequential(nn.BatchNorm2d(3, momentum=0.01), nn.Flatten())
     network = ImageNetwork(body, 3, 2)
     for _ in range(30):
         network(torch.full((4, 3, 1, 1), 8.0))
-    # 1 - 0.9^30 of the way from 0; with the momentum the body came with it would be 1 - 0.99^30, a quarter.
+    # With momentum 0.1 the mean is 1 - 0.9^30 of 8; with the body's momentum 0.01 it would be 1 - 0.99^30, a quarter.
     torch.testing.assert_close(body[0].running_mean, torch.full((3,), 8 * (1 - 0.9**30)))
 
 
-def test_frozen_statistics_stay_in_training() -> None:
+def test_frozen_statistics_do_not_change_in_training_mode() -> None:
     body = nn.Sequential(nn.BatchNorm2d(3), nn.Flatten())
     network = ImageNetwork(body, 3, 2)
     network.freeze_norm = True

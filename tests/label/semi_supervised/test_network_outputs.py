@@ -12,7 +12,7 @@ CPU = torch.device("cpu")
 
 @pytest.mark.parametrize("flip", [True, False])
 @pytest.mark.parametrize("size", [3, 64])
-def test_every_image_is_answered_in_its_place(
+def test_outputs_are_in_the_order_of_the_images(
     toys: ModuleType, flip: bool, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(module.BATCH, "cpu", size)
@@ -24,7 +24,7 @@ def test_every_image_is_answered_in_its_place(
     torch.testing.assert_close(found, (values + values.flip(1)) / 2 if flip else values)
 
 
-def test_networks_answer_in_evaluation_mode_without_gradients(toys: ModuleType) -> None:
+def test_networks_run_in_evaluation_mode_without_gradients(toys: ModuleType) -> None:
     examples, _ = toys.examples()
     network = toys.network().train()
     found = compute_outputs(network.body, examples.views, CPU)

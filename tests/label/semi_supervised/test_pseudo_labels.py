@@ -11,8 +11,8 @@ from entourage.label import GraphTransduction
 from entourage.label.semi_supervised.pseudo_labels import PseudoLabels
 
 
-def test_it_says_what_the_game_said() -> None:
-    """Six points in a row and two that no label reaches; the names of classes are not their numbers."""
+def test_from_labeller_copies_the_result() -> None:
+    """A chain of six points, and two unreached points; the classes are not their indices."""
     w = sparse.block_diag([np.eye(6, k=1) + np.eye(6, k=-1), np.eye(2, k=1) + np.eye(2, k=-1)]).tocsr()
     y = np.array(["pear", "", "", "", "", "fig", "", ""], dtype=object)
     with warnings.catch_warnings():
@@ -20,11 +20,11 @@ def test_it_says_what_the_game_said() -> None:
         game = GraphTransduction(affinity="precomputed", device="cpu").fit(w, y)
     found = PseudoLabels.from_labeller(game)
     assert found.codes.dtype == np.int64
-    assert found.codes.tolist() == [1, 1, 1, 0, 0, 0, -1, -1]  # fig, then pear
+    assert found.codes.tolist() == [1, 1, 1, 0, 0, 0, -1, -1]  # classes are sorted: fig, pear
     names = np.append(game.classes_, "")
     assert names[found.codes].tolist() == game.transduction_.tolist()
     assert found.confidence[-2:].tolist() == [0, 0]
-    assert found.confidence[[0, 5]].tolist() == [1, 1]  # what was given is sure, whatever the neighbours say
+    assert found.confidence[[0, 5]].tolist() == [1, 1]  # given labels have confidence 1
     assert np.array_equal(found.confidence[1:5], game.confidence_[1:5])
     assert np.array_equal(found.distributions, game.label_distributions_)
     for mode in ("hard", "soft", "weighted"):
@@ -47,13 +47,13 @@ def test_targets_are_labels_distributions_or_labels_with_weights(toys: ModuleTyp
     assert {t.dtype for t in (hard, hard_weights, soft, soft_weights, weighted, weights)} == {torch.float32}
 
 
-def test_a_belief_is_the_label_as_far_as_it_is_sure(toys: ModuleType) -> None:
+def test_soft_targets_have_the_confidence_at_the_label(toys: ModuleType) -> None:
     found = toys.pseudo_labels([2, -1, 0, 1], [0.5, 0.0, 1.0, 0.2])
-    third = [1 / 3, 1 / 3, 1 / 3]  # also where a label is less sure than a guess
+    third = [1 / 3, 1 / 3, 1 / 3]  # also for a confidence below chance
     torch.testing.assert_close(found.soft_targets(), torch.tensor([[0.25, 0.25, 0.5], third, [1.0, 0.0, 0.0], third]))
 
 
-def test_the_digest_is_that_of_labels_and_game(toys: ModuleType) -> None:
+def test_the_digest_depends_on_labels_and_game(toys: ModuleType) -> None:
     found = toys.pseudo_labels([0, 1], [1, 1])
     assert len({replace(found, game_digest=game).digest() for game in ("", "one", "another")}) == 3
     digests = {
@@ -64,7 +64,7 @@ def test_the_digest_is_that_of_labels_and_game(toys: ModuleType) -> None:
     )
 
 
-def test_what_does_not_fit_is_refused(toys: ModuleType) -> None:
+def test_mismatched_shapes_raise(toys: ModuleType) -> None:
     found = toys.pseudo_labels([2, 0], [0.5, 1.0])
     with pytest.raises(ValueError, match="pseudo_label_mode is 'blind'; expected one of hard, soft, weighted"):
         found.targets("blind")

@@ -48,7 +48,7 @@ def set_scores(monkeypatch: pytest.MonkeyPatch, *scores: float | None) -> None:
     monkeypatch.setattr(module, "fit_graph_labels", scripted)
 
 
-def test_a_round_plans_only_its_own_epochs(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_round_plans_only_its_epochs(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     planned: list[int] = []
     real = GraphConsistency.plan
     monkeypatch.setattr(GraphConsistency, "plan", lambda self, epoch: (planned.append(epoch), real(self, epoch))[1])

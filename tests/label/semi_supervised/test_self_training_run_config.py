@@ -65,7 +65,7 @@ def start_run(run_dir: Path, config: dict[str, Any]) -> None:
         ({"prior": np.ones((5, 3))}, "another prior than"),
     ],
 )
-def test_a_changed_value_is_named_before_images_are_known(
+def test_a_changed_value_raises_before_images_are_decoded(
     changes: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     start_run(tmp_path, config_of())
@@ -82,7 +82,7 @@ def test_rounds_and_workers_may_change(tmp_path: Path) -> None:
     enter(tmp_path, config_of(options=replace(OPTIONS, pseudo_label_mode="hard")))  # not used by this method
 
 
-def test_images_are_compared_when_they_are_known(tmp_path: Path) -> None:
+def test_images_are_compared_after_decoding(tmp_path: Path) -> None:
     start_run(tmp_path, config_of())
     with pytest.raises(ValueError, match="holds a run with other images than there are now"):
         enter(tmp_path, config_of(), "cd")

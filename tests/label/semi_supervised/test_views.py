@@ -10,7 +10,7 @@ from entourage.training.images import NO_AUGMENTATION, AugmentationOptions
 CPU = torch.device("cpu")
 
 
-def test_plain_looks_are_the_normalised_images(toys: ModuleType) -> None:
+def test_unaugmented_views_are_normalised_images(toys: ModuleType) -> None:
     pixels, live, rows = toys.images()[0], toys.live(), torch.tensor([3, 0, 3])
     expected = (torch.from_numpy(pixels[[3, 0, 3]]).permute(0, 3, 1, 2).float() - 127) / 128
     torch.testing.assert_close(live.unaugmented(rows), expected)
@@ -19,7 +19,7 @@ def test_plain_looks_are_the_normalised_images(toys: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("side", [30, 7])
-def test_images_are_resized_as_a_classifier_will_resize_them(toys: ModuleType, side: int) -> None:
+def test_resizing_equals_the_preprocessing(toys: ModuleType, side: int) -> None:
     pixels = toys.images()[0]
     mine = resize_pixels(torch.from_numpy(pixels[:4]).permute(0, 3, 1, 2), (side, side))
     theirs = torch.stack([toys.preprocessing(side).pixels(Image.fromarray(image)) for image in pixels[:4]])
@@ -38,14 +38,14 @@ def test_resizing_stays_in_range() -> None:
     assert resize_pixels(edges, (6, 6)) is edges
 
 
-def test_weak_and_strong_views_are_those_of_the_options(toys: ModuleType) -> None:
+def test_weak_and_strong_views_follow_the_options(toys: ModuleType) -> None:
     options = ViewOptions(weak=NO_AUGMENTATION, strong=AugmentationOptions(flip=1.0))
     live, rows = toys.live(options=options), torch.tensor([1, 2])
     torch.testing.assert_close(live.weak(rows), live.unaugmented(rows), rtol=0, atol=1e-4)
     torch.testing.assert_close(live.strong(rows), live.unaugmented(rows, flipped=True), rtol=0, atol=1e-4)
 
 
-def test_live_views_are_new_every_time_and_follow_the_seed(toys: ModuleType) -> None:
+def test_live_views_are_random_and_depend_on_the_seed(toys: ModuleType) -> None:
     live, rows = toys.live(), torch.arange(4)
     torch.manual_seed(0)
     first, second = live.strong(rows), live.strong(rows)

@@ -1,4 +1,4 @@
-"""Small networks, small images and plain numbers in their place, for tests of training."""
+"""Small networks and images for tests of training, and plain numbers in place of images."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ToyStem(nn.Module):
 
 
 class ToyTail(nn.Module):
-    """Activations to eight features, with a batch normalisation as real bodies have."""
+    """Activations to eight features, with batch normalisation."""
 
     def __init__(self, channels: int = 4) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class ToyTail(nn.Module):
 
 
 def network(classes: int = 3, channels: int = 3) -> ImageNetwork:
-    """A body with a batch normalisation and a head, always the same."""
+    """A body with batch normalisation and a head; the weights do not depend on the global random state."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return ImageNetwork(ToyTail(channels), 8, classes)
@@ -61,7 +61,7 @@ def stem() -> ToyStem:
 
 
 def images(each: int = 10, classes: int = 3, seed: int = 0) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Images of a class have its colour, noise, and a brightness of their own."""
+    """Return images with the colour of their class, random brightness and noise, and the classes."""
     rng = np.random.default_rng(seed)
     truth = np.tile(np.arange(classes), each)
     pixels = COLOURS[truth][:, None, None] * rng.uniform(0.6, 1.1, (len(truth), 1, 1, 1))
@@ -74,22 +74,22 @@ def preprocessing(side: int = SIDE) -> Preprocessing:
 
 
 def live(side: int = SIDE, options: ViewOptions | None = None) -> LiveViews:
-    """Views of all images, made anew each time."""
+    """Live views of all images."""
     return LiveViews(images()[0], preprocessing(side), options)
 
 
 def examples(
-    labels: int = 2, options: ViewOptions | None = None, **wanted: int
+    labels: int = 2, options: ViewOptions | None = None, **image_options: int
 ) -> tuple[SemiSupervisedData, NDArray[np.int64]]:
-    """Live images with a few labels of each class, and the truth."""
-    pixels, truth = images(**wanted)
+    """Return live views with a few labels of each class, and the true classes."""
+    pixels, truth = images(**image_options)
     classes = int(truth.max()) + 1
     codes = np.where(np.arange(len(truth)) < labels * classes, truth, -1)
     return SemiSupervisedData(LiveViews(pixels, preprocessing(), options), codes, classes), truth
 
 
 class NumberViews:
-    """Four numbers in place of an image: weak views add a half, strong ones turn the sign."""
+    """Views of four numbers in place of an image: weak views add 0.5, strong views change the sign."""
 
     flip = True
 
@@ -139,9 +139,9 @@ def batch(examples: SemiSupervisedData, labelled: list[int], unlabelled: list[in
 
 
 def pseudo_labels(codes: list[int], confidence: list[float], classes: int = 3) -> PseudoLabels:
-    """Labels as a graph might have found them; the distribution says 0.8 for the label."""
-    wanted = np.array(codes)
+    """Pseudo-labels whose distributions have 0.8 at the label."""
+    label = np.array(codes)
     distributions = np.full((len(codes), classes), 0.2 / (classes - 1))
-    distributions[np.arange(len(codes)), wanted] = 0.8
-    distributions[wanted < 0] = 1 / classes
-    return PseudoLabels(wanted, distributions, np.array(confidence))
+    distributions[np.arange(len(codes)), label] = 0.8
+    distributions[label < 0] = 1 / classes
+    return PseudoLabels(label, distributions, np.array(confidence))

@@ -1,4 +1,4 @@
-"""GraphConsistency training in several processes, left alone and stopped.
+"""Train GraphConsistency in several processes, once without and once with an interruption.
 
 torchrun --nproc-per-node 2 worker.py FOLDER
 """
@@ -21,7 +21,7 @@ STOP = 9
 
 
 class StoppedError(Exception):
-    """Stands for a kill."""
+    """Simulates a kill."""
 
 
 class Stopped(GraphConsistency):
@@ -44,21 +44,21 @@ def task(stop_at: int | None = None) -> Stopped:
 
 
 def main(folder: Path) -> None:
-    """Trains twice, the second time with a stop, and tells what each process ended with."""
-    whole = task()
-    train(whole, OPTIONS, folder / "left-alone", device="cpu", progress=False)
+    """Train twice, the second time with an interruption, and write the result of each process."""
+    complete = task()
+    train(complete, OPTIONS, folder / "complete", device="cpu", progress=False)
     try:
         train(task(STOP), OPTIONS, folder / "stopped", device="cpu", progress=False)
     except StoppedError:
-        torch.distributed.barrier()  # no one reads the checkpoint before it is written
+        torch.distributed.barrier()  # wait until the checkpoint is written
     continued = task()
     result = train(continued, OPTIONS, folder / "stopped", device="cpu", progress=False)
-    weights = zip(whole.final_model().state_dict().values(), continued.final_model().state_dict().values(), strict=True)
+    weights, resumed = (one.final_model().state_dict() for one in (complete, continued))
     summary = {
         "steps": result.steps,
-        "answers": [whole.mean_prediction.tolist(), continued.mean_prediction.tolist()],
-        "same": all(torch.equal(one, two) for one, two in weights),
-        "spread": (whole.mean_prediction - torch.tensor([0.5, 0.3, 0.2])).abs().max().item(),
+        "means": [complete.mean_prediction.tolist(), continued.mean_prediction.tolist()],
+        "same": all(torch.equal(value, resumed[name]) for name, value in weights.items()),
+        "spread": (complete.mean_prediction - torch.tensor([0.5, 0.3, 0.2])).abs().max().item(),
     }
     (folder / f"{os.environ['RANK']}.json").write_text(json.dumps(summary))
 

@@ -1,4 +1,4 @@
-"""From a few labels to a classifier, all steps in one: what `entourage label --train` does, for Python."""
+"""Scikit-learn estimator that trains an image classifier on few labels: `entourage label --train` in Python."""
 
 from __future__ import annotations
 
@@ -29,31 +29,32 @@ from entourage.label.semi_supervised.views import CachedViews, LiveViews, cache_
 from entourage.label.targets import Targets, fill_missing_labels, initial_distributions, labelled_accuracy, read_targets
 from entourage.label.transduction import GraphTransduction
 
-VIEW_CACHE = "views.bin"  # in a run's folder: what the early layers saw
+VIEW_CACHE = "views.bin"  # activations of the frozen early layers, in the run directory
 
 
 class LabelAugmenter(ClassifierMixin, BaseEstimator):
-    """Trains a classifier on few labels and many images (thesis, chapter 3, "Label Generation", and beyond).
+    """Image classifier trained on few labels and many images by self-training over a similarity graph.
 
-    In each round the network's features make a graph, the game labels every image over it, and the network is trained
-    on what the game found, each image as far as its label is sure; see `self_train`.
+    Each round builds a graph of the network's features, labels all images over it, and trains the network on these
+    pseudo-labels, weighted by confidence (thesis, chapter 3, "Label Generation"; the thesis has one round). See
+    `self_train`.
 
     Args:
-        labeller: what labels all images over a graph; by default the game.
-        backbone: the network to start from.
-        options: everything else; by default those of the preset "default".
-        device: where to compute.
-        run_dir: a folder for checkpoints; a stopped `fit` continues from it.
-        progress: show lines; None: only on a terminal.
+        labeller: labels all images over a graph; by default `GraphTransduction()`.
+        backbone: name of the initial network.
+        options: options of rounds, graph and training; by default the preset "default".
+        device: device of all computations.
+        run_dir: folder for checkpoints, from which an interrupted `fit` is resumed; None writes nothing.
+        progress: show progress; None: only on a terminal.
 
     Attributes:
         classifier_: the trained network with its classes.
         classes_: the classes, shape (m,).
-        transduction_: a label for every image, shape (n,); -1 (or "" among text) where it is undecided.
-        confidence_: how sure each is, shape (n,).
-        features_: what the trained network makes of every image, shape (n, d).
-        rounds_: what each round came to.
-        labeller_: the labeller, fitted to the last graph: what the transduction is from, with all that it tells.
+        transduction_: label of each image, shape (n,); -1 ("" for text labels) where it is undecided.
+        confidence_: confidence of each label, shape (n,).
+        features_: features of each image by the trained network, shape (n, d).
+        rounds_: result of each round.
+        labeller_: the labeller fitted to the graph of `features_`; source of `transduction_`.
 
     Example:
         >>> import numpy as np
@@ -98,20 +99,23 @@ class LabelAugmenter(ClassifierMixin, BaseEstimator):
         y: ArrayLike,
         prior: ArrayLike | None = None,
     ) -> Self:
-        """Train.
+        """Label all images and train the classifier.
 
         Args:
-            pixels: decoded images, uint8, shape (n, h, w, 3): see `entourage.data.decode_pixels`; or a list of n
-                equally large ones. Or a function that decodes them: it is called when the folder of the run is this
-                process's own, and the run there, if there is one, is this one; it may write there.
-            y: labels, shape (n,), -1 where unlabelled (among text also "" or None).
-            prior: what is known beforehand of each image, shape (n, m), columns in the order of `classes_`, 0 for a
-                label the image cannot have; every game starts from it.
+            pixels: decoded images, uint8, shape (n, h, w, 3), see `entourage.data.pixels.decode_pixels`; or a list of n
+                images of equal size; or a function that returns such an array. The function is called after `run_dir`
+                has been locked and its configuration compared, and may write to that folder.
+            y: labels, shape (n,), -1 where unlabelled ("" or None are also accepted among text labels).
+            prior: prior distribution of each image, shape (n, m), columns in the order of `classes_`, 0 for excluded
+                labels; used in every round.
+
+        Returns:
+            The fitted estimator.
 
         Raises:
-            ValueError: something in the options, images or labels is not as it should be, another process is
-                training in the folder, or the folder holds another run.
-            TypeError: options or labeller are of another kind.
+            ValueError: the options, images, labels or prior are invalid, another process uses `run_dir`, or it holds a
+                run with another configuration.
+            TypeError: `options` or `labeller` has the wrong type.
         """
         device = resolve_device(self.device)
         options = AugmentOptions() if self.options is None else self.options
@@ -121,7 +125,7 @@ class LabelAugmenter(ClassifierMixin, BaseEstimator):
         source = pixels if callable(pixels) else stack_images(pixels)
         targets = read_targets(np.asarray(fill_missing_labels(y)))
         prior_matrix = None if prior is None else np.asarray(prior, dtype=np.float64)
-        initial_distributions(targets, prior_matrix)  # checks the prior before all images are read
+        initial_distributions(targets, prior_matrix)  # validate the prior before all images are decoded
         backbone = load_backbone(self.backbone, "cpu", frozen=False)
         side = (options.size, options.size)
         backbone = replace(backbone, preprocessing=replace(backbone.preprocessing, size=side, crop=1.0))
@@ -129,7 +133,7 @@ class LabelAugmenter(ClassifierMixin, BaseEstimator):
         config = run_config(backbone.origin, options, labeller, targets, prior_matrix, device)
         with run_directory(run_dir, config) as run:
             live = LiveViews(source() if callable(source) else source, backbone.preprocessing, options.view_options)
-            data = SemiSupervisedData(live, targets.codes, len(targets.classes))  # checked before images are read
+            data = SemiSupervisedData(live, targets.codes, len(targets.classes))  # validates the labels
             run.check(images=live.bank.digest)
             run.commit()
             if options.trainable_layers == "late":
@@ -159,7 +163,7 @@ class LabelAugmenter(ClassifierMixin, BaseEstimator):
     def _cache_views(
         self, backbone: Backbone, live: LiveViews, options: AugmentOptions, device: torch.device
     ) -> tuple[torch.nn.Module, CachedViews]:
-        """The late part of the network, and what the early one sees of all images."""
+        """Return the late part of the network, and the activations of the early part for all views."""
         stem, body = split_backbone(backbone)
         file = None if self.run_dir is None or process_count() > 1 else Path(self.run_dir) / VIEW_CACHE
         return body, cache_views(
@@ -167,41 +171,60 @@ class LabelAugmenter(ClassifierMixin, BaseEstimator):
         )
 
     def predict(self, images: Images) -> NDArray[np.generic]:
-        """The most probable class of each image, one of `classes_`, shape (n,).
+        """Predict the most probable class of each image.
 
         Args:
-            images: decoded images as for `fit`, of any size, or image files.
+            images: decoded images as for `fit`, of any size, or a list of image files.
+
+        Returns:
+            Classes, shape (n,).
 
         Raises:
-            ValueError: an image cannot be read (`classifier_.predict` sets such files aside), or has another shape.
-            TypeError: what is given is neither.
+            ValueError: an image cannot be read (`classifier_.predict` only reports such files), or the shapes differ.
+            TypeError: `images` has another type.
         """
         codes = self.predict_proba(images).argmax(axis=1)
         return np.asarray(self.classes_[codes])
 
     def predict_proba(self, images: Images) -> NDArray[np.float32]:
-        """How probable each class is, shape (n, m), columns in the order of `classes_`; see `predict`."""
+        """Predict class probabilities.
+
+        Args:
+            images: see `predict`.
+
+        Returns:
+            Probabilities, shape (n, m), columns in the order of `classes_`.
+        """
         check_is_fitted(self, "classifier_")
         predictions = self.classifier_.predict(images, device=self.device, progress=self.progress)
         if predictions.failures:
             path, reason = predictions.failures[0]
-            raise ValueError(f"{path}: cannot be read ({reason}); expected images that can")
+            raise ValueError(f"{path}: cannot be read ({reason}); expected readable images")
         return predictions.probabilities
 
     def score(self, images: Images, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Accuracy on the images that y has a label for; see `predict`."""
+        """Compute the accuracy on the labelled images.
+
+        Args:
+            images: see `predict`.
+            y: labels, shape (n,), -1 where unlabelled.
+            sample_weight: weights of the images, shape (n,).
+
+        Returns:
+            The accuracy.
+        """
         return labelled_accuracy(self.predict(images), y, sample_weight)
 
 
 def _check_types(options: object, labeller: object) -> None:
     if not isinstance(options, AugmentOptions):
-        raise TypeError(f"options is {options!r}; expected AugmentOptions, as AugmentOptions(size=96)")
+        raise TypeError(f"options is {options!r}; expected AugmentOptions, such as AugmentOptions(size=96)")
     if not isinstance(labeller, GraphLabeller):
-        raise TypeError(f"labeller is {labeller!r}; expected one of entourage.label, as GraphTransduction()")
+        raise TypeError(f"labeller is {labeller!r}; expected one of entourage.label, such as GraphTransduction()")
 
 
 def _with_class_names(labeller: GraphLabeller, targets: Targets) -> GraphLabeller:
-    """A labeller that was fitted to numbered classes, with the users' own names of them."""
+    """Replace the class codes of a fitted labeller by the classes."""
     labeller.set_params(classes=targets.classes)
     labeller.transduction_ = targets.decode(labeller.transduction_.astype(np.int64))  # -1: undecided
     labeller.classes_, labeller._targets = targets.classes, targets
@@ -211,7 +234,7 @@ def _with_class_names(labeller: GraphLabeller, targets: Targets) -> GraphLabelle
 def _assemble_classifier(
     trained: ImageNetwork, body: torch.nn.Module, backbone: Backbone, classes: list[str], *, flip: bool
 ) -> ImageClassifier:
-    """The trained part put back into the whole network; `body` shares the weights of the backbone."""
+    """Load the trained weights into the complete network; `body` shares its weights with the backbone."""
     body.load_state_dict(trained.body.state_dict())
     network = ImageNetwork(backbone.module, backbone.dim, len(classes))
     network.head.load_state_dict(trained.head.state_dict())

@@ -1,7 +1,4 @@
-"""The classifier that comes out: a network, its classes and how its images are prepared, in one file.
-
-A saved classifier and some images in, a table of labels out.
-"""
+"""The trained image classifier in one file, and its predictions as a table."""
 
 from __future__ import annotations
 
@@ -35,13 +32,13 @@ _KIND = "entourage classifier"
 
 @dataclass(frozen=True)
 class Predictions:
-    """What a classifier says of images.
+    """Predictions of an `ImageClassifier`.
 
     Attributes:
-        labels: the most probable class of each image that could be read, k of them.
-        probabilities: of all classes, shape (k, m), in the order of `ImageClassifier.classes`.
-        indices: for each of the k its place among the given images, ascending.
-        failures: path and reason, one line, of every image that could not be read.
+        labels: most probable class of each of the k readable images.
+        probabilities: class probabilities, shape (k, m), columns in the order of `ImageClassifier.classes`.
+        indices: index of each of the k images in the input, ascending.
+        failures: path and reason, in one line, of every image that could not be read.
     """
 
     labels: list[str]
@@ -52,14 +49,14 @@ class Predictions:
 
 @dataclass(frozen=True, eq=False)
 class ImageClassifier:
-    """A trained network with all it takes to ask it.
+    """A trained network with its classes and the preprocessing of images.
 
     Attributes:
         network: normalised images (b, 3, h, w) to logits (b, m).
-        backbone: name of the network it grew from.
-        classes: what the logits stand for, m names.
-        preprocessing: from image to network input.
-        flip: whether an image and its mirror image answer together.
+        backbone: name of the pretrained network.
+        classes: m names, in the order of the logits.
+        preprocessing: conversion of images to inputs of the network.
+        flip: average the logits of each image and its mirror image.
 
     Example:
         >>> import numpy as np
@@ -87,20 +84,23 @@ class ImageClassifier:
         device: str | torch.device = "auto",
         progress: bool | None = None,
     ) -> Predictions:
-        """Classify images; broken files are set aside.
+        """Classify images; unreadable files are reported in `Predictions.failures`.
 
         Args:
-            images: a list of image files, or decoded images as `LabelAugmenter.fit` takes them: uint8, shape
-                (n, h, w, 3), of which the whole is looked at, whatever their size.
-            device: where the network runs.
+            images: a list of image files; or decoded images of any size, uint8, shape (n, h, w, 3), which are resized
+                without cropping, as by `LabelAugmenter.fit`.
+            device: device of the network.
             progress: show a bar; None: only on a terminal.
 
+        Returns:
+            Labels and probabilities of the readable images.
+
         Raises:
-            ValueError: an array is of another type or shape, or those in a list differ in it.
-            TypeError: what is given is neither.
+            ValueError: an array has another type or shape, or the arrays of a list differ in shape.
+            TypeError: `images` has another type.
         """
         inputs = files_or_pixels(images)
-        network = copy.deepcopy(self.network).eval()  # what is made fast can be neither trained nor saved again
+        network = copy.deepcopy(self.network).eval()  # `freeze` changes the copy, which cannot be trained or saved
         freeze(network.body)
         if isinstance(inputs, np.ndarray):
             logits = self._pixel_logits(network, inputs, resolve_device(device), progress)
@@ -113,19 +113,23 @@ class ImageClassifier:
     def _pixel_logits(
         self, network: ImageNetwork, pixels: NDArray[np.uint8], device: torch.device, progress: bool | None
     ) -> Tensor:
-        """Logits of decoded images, shape (n, m), seen as in the training."""
+        """Compute logits of decoded images, shape (n, m), with the resizing of the training."""
         views = LiveViews(pixels, self.preprocessing, ViewOptions(flip=self.flip))
         if not len(views):
             return torch.empty(0, len(self.classes))
         return compute_outputs(network, views, device, progress=progress).cpu()
 
     def _to_predictions(self, logits: Tensor, indices: list[int], failures: list[tuple[Path, str]]) -> Predictions:
-        """What logits of shape (k, m) say."""
+        """Convert logits, shape (k, m), to predictions."""
         labels = [self.classes[code] for code in logits.argmax(dim=1).tolist()]
         return Predictions(labels, torch.softmax(logits, dim=1).numpy(), indices, failures)
 
     def save(self, path: str | Path) -> None:
-        """Write one safetensors file: weights, and everything else as JSON in its header."""
+        """Write a safetensors file: the weights, and all other attributes as JSON in the header.
+
+        Args:
+            path: the file.
+        """
         notes = {
             "kind": _KIND,
             "version": __version__,
@@ -138,10 +142,16 @@ class ImageClassifier:
 
     @classmethod
     def load(cls, path: str | Path) -> ImageClassifier:
-        """Read what `save` wrote.
+        """Load a file written by `save`.
+
+        Args:
+            path: the file.
+
+        Returns:
+            The classifier.
 
         Raises:
-            ValueError: the file is missing, broken, or not a classifier.
+            ValueError: the file is missing, damaged, or not a classifier.
         """
         source = Path(path)
         expected = "expected a classifier that `entourage label --train` wrote"
@@ -151,11 +161,11 @@ class ImageClassifier:
             raise ValueError(f"cannot read {path}: {_failure_reason(source)}; {expected}") from error
         try:
             if notes.get("kind") != _KIND:
-                raise ValueError("it holds other weights")
+                raise ValueError("it holds weights of another kind")
             classes = [str(name) for name in notes["classes"]]
             preprocessing = _read_preprocessing(notes["preprocessing"])
-            flip = bool(notes.get("mirror", False))  # files of earlier versions do not say, and answer as they did
-            with torch.random.fork_rng(devices=[]):  # weights are drawn at random before they are replaced
+            flip = bool(notes.get("mirror", False))  # files of earlier versions have no such entry, and do not flip
+            with torch.random.fork_rng(devices=[]):  # random initial weights must not advance the caller's generator
                 backbone = load_backbone(notes["backbone"], "cpu", frozen=False, pretrained=False)
                 network = ImageNetwork(backbone.module, backbone.dim, len(classes))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -166,29 +176,29 @@ class ImageClassifier:
 
 
 class _FlipAverage(nn.Module):
-    """Average the logits of images and of their mirror images, as `compute_outputs` does in training."""
+    """Average of the logits of images and of their mirror images, as in `compute_outputs` during training."""
 
     def __init__(self, network: ImageNetwork) -> None:
         super().__init__()
         self.network = network
 
     def forward(self, images: Tensor) -> Tensor:
-        """Logits, shape (b, m)."""
+        """Compute logits, shape (b, m)."""
         logits: Tensor = (self.network(images) + self.network(images.flip(3))) / 2
         return logits
 
 
 def _failure_reason(path: Path) -> str:
-    """Why a file is no weights, in words for people who may have named the wrong one."""
+    """Return why a file cannot be read as weights, for an error message."""
     if path.is_dir():
         return "it is a folder"
     if not path.exists():
         return "no such file"
-    return "damaged, or no file of weights"
+    return "damaged, or not a file of weights"
 
 
 def _read_preprocessing(values: Mapping[str, Any]) -> Preprocessing:
-    """From JSON, which knows lists but no tuples."""
+    """Convert JSON values, in which tuples are lists."""
     fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
     return Preprocessing(**fields)
 
@@ -203,22 +213,23 @@ def predict_images(
 ) -> tuple[list[Path], Predictions]:
     """Classify image files and all images below folders.
 
+    A missing file is reported in `Predictions.failures` like an unreadable one, unless all of `images` are missing.
+
     Args:
-        classifier: a file that `ImageClassifier.save` wrote.
+        classifier: a file written by `ImageClassifier.save`.
         images: files and folders.
-        out: where the answers will be written; that there is room for them is checked before any image is looked at.
-        device: where the network runs.
+        out: the output file, which is validated before any image is read.
+        device: device of the network.
         progress: show a bar; None: only on a terminal.
 
     Returns:
-        The paths that were found, and what the classifier says of them.
+        The image files, and their predictions.
 
     Raises:
-        ValueError: none of the images is there or can be read, the classifier cannot be read, a folder holds no image,
-            or `out` cannot be written or would replace the classifier or an image. (A file that is missing beside
-            others is set aside, as broken ones are.)
+        ValueError: none of the images exists or can be read, the classifier cannot be read, a folder has no image, or
+            `out` cannot be written or would overwrite the classifier or an image.
     """
-    if images and not any(path.exists() for path in images):  # a slip of the hand, not a broken file
+    if images and not any(path.exists() for path in images):  # probably a mistyped path
         raise ValueError(f"{images[0]}: no such file or folder; expected image files, or folders of them")
     paths = [file for path in images for file in (list_images(path) if path.is_dir() else [path])]
     if out is not None:
@@ -232,10 +243,15 @@ def predict_images(
 
 
 def write_predictions(target: Path | TextIO, paths: Sequence[Path], predictions: Predictions) -> None:
-    """Write item, label and confidence of every image that could be read, as CSV; a file is written whole or not.
+    """Write item, label and confidence of every readable image as CSV; files are written atomically.
 
-    Names of files need not be UTF-8: a byte that is not is written as its number, such as \\udce9, and so is whatever
-    else a stream cannot write in its encoding.
+    Characters that the encoding of the output does not have, such as bytes of file names that are not UTF-8, are
+    written as escapes such as \\udce9.
+
+    Args:
+        target: an output file or stream.
+        paths: the image files, as returned by `predict_images`.
+        predictions: their predictions.
     """
     if isinstance(target, Path):
         with atomic_path(target) as temporary, temporary.open("w", newline="", encoding="utf-8") as stream:
@@ -244,7 +260,7 @@ def write_predictions(target: Path | TextIO, paths: Sequence[Path], predictions:
     writer = csv.writer(target, lineterminator="\n")
     writer.writerow(["item", "label", "confidence"])
     rows = zip(predictions.indices, predictions.labels, predictions.probabilities.max(axis=1, initial=0), strict=True)
-    encoding = target.encoding or "utf-8"  # a text in memory has none
+    encoding = target.encoding or "utf-8"  # StringIO has no encoding
 
     def writable(text: str) -> str:
         return text.encode(encoding, "backslashreplace").decode(encoding)

@@ -1,7 +1,4 @@
-"""What a classifier is trained on: views of images, few of them with a label.
-
-Images as users give them: decoded, in one array or in a list, or as files.
-"""
+"""Data of semi-supervised learning: views of images and a few labels; conversion of image arguments."""
 
 from __future__ import annotations
 
@@ -20,12 +17,12 @@ UNLABELLED = -1
 
 @dataclass(frozen=True, eq=False)
 class SemiSupervisedData:
-    """Images and the labels that are known.
+    """Views of n images, and the labels of some of them.
 
     Attributes:
-        views: what the network sees of the images, n of them.
-        codes: the class of each image as a number from 0, shape (n,); -1 where it is unknown.
-        n_classes: how many classes there are, m.
+        views: views of the n images, the inputs of the network.
+        codes: class index of each image, shape (n,), int64; -1 where unlabelled.
+        n_classes: number of classes, m.
     """
 
     views: Views
@@ -35,23 +32,23 @@ class SemiSupervisedData:
     def __post_init__(self) -> None:
         n = len(self.views)
         if self.codes.shape != (n,):
-            raise ValueError(f"labels of shape {self.codes.shape} for {n} images; expected ({n},)")
+            raise ValueError(f"codes has shape {self.codes.shape} for {n} images; expected ({n},)")
         if self.codes.dtype != np.int64:
-            raise ValueError(f"labels of type {self.codes.dtype}; expected int64")
+            raise ValueError(f"codes has type {self.codes.dtype}; expected int64")
         if self.n_classes < 2:
-            raise ValueError(f"{self.n_classes} classes; expected two or more to tell apart")
+            raise ValueError(f"n_classes is {self.n_classes}; expected two or more")
         if n and not UNLABELLED <= self.codes.min() <= self.codes.max() < self.n_classes:
             expected = f"expected -1 (unlabelled) to {self.n_classes - 1}"
-            raise ValueError(f"labels from {self.codes.min()} to {self.codes.max()}; {expected}")
+            raise ValueError(f"codes has values from {self.codes.min()} to {self.codes.max()}; {expected}")
         if not (self.codes >= 0).any():
-            raise ValueError("no image is labelled; expected at least one")
+            raise ValueError("codes: no image is labelled; expected at least one")
 
     def __len__(self) -> int:
         return len(self.views)
 
     @property
     def labelled(self) -> NDArray[np.int64]:
-        """Positions of the labelled images, ascending."""
+        """Indices of the labelled images, ascending."""
         return np.flatnonzero(self.codes >= 0)
 
 
@@ -59,21 +56,21 @@ PixelArray = NDArray[np.uint8]
 Images = PixelArray | Sequence[PixelArray] | Sequence[str | Path]
 
 
-_EXPECTED = "expected an array of pixels or a list of image files (of a folder: `entourage.data.list_images`)"
+_EXPECTED = "expected an array of pixels or a list of image files (of a folder: `entourage.data.media.list_images`)"
 
 
 def files_or_pixels(images: Images) -> list[Path] | PixelArray:
-    """The paths where images are named, one array where they are decoded; an empty list names none.
+    """Return image files as a list of paths, and decoded images as one array; an empty list has no files.
 
     Raises:
-        TypeError: it is a single path, a folder's above all, or no list; or the list holds paths and something else.
+        TypeError: `images` is a single path or not a sequence, or mixes paths and other types.
         ValueError: decoded images differ in shape.
     """
     if isinstance(images, str | Path):
         raise TypeError(f"images is the path {str(images)!r}; {_EXPECTED}")
     if isinstance(images, np.ndarray):
         return images
-    if not isinstance(images, Sequence) and not hasattr(images, "__array__"):  # as tensors and pandas' columns have
+    if not isinstance(images, Sequence) and not hasattr(images, "__array__"):  # tensors and pandas objects have it
         raise TypeError(f"images is a {type(images).__name__}; {_EXPECTED}")
     items: list[Any] = list(images)
     is_path = [isinstance(image, str | Path) for image in items]
@@ -86,25 +83,23 @@ def files_or_pixels(images: Images) -> list[Path] | PixelArray:
 
 
 def stack_images(images: Images) -> PixelArray:
-    """PixelArray images as one array, which is checked where it is used.
+    """Return decoded images as one array; `ImageBank` validates its shape and type.
 
     Raises:
-        ValueError: there are none in the list, or they differ in shape.
-        TypeError: it is no list, or one of files.
+        ValueError: the list is empty, or the images differ in shape.
+        TypeError: `images` is not a list of arrays.
     """
     if isinstance(images, np.ndarray):
         return images
     if not hasattr(images, "__len__"):
         raise TypeError(f"images is {images!r}; expected decoded images, uint8 (n, h, w, 3), or a list of them")
     if any(isinstance(image, str | Path) for image in images):
-        raise TypeError("images are files; expected decoded ones, as `entourage.data.decode_pixels` gives them")
+        raise TypeError("images has files; expected decoded images, see `entourage.data.pixels.decode_pixels`")
     arrays = [np.asarray(image) for image in images]
     if not arrays:
-        raise ValueError("there are no images; expected at least one")
+        raise ValueError("images is empty; expected at least one")
     for index, array in enumerate(arrays):
         if array.shape != arrays[0].shape:
-            mismatch = (
-                f"{array.shape}; expected {arrays[0].shape} as of the first, or files that are decoded to one size"
-            )
-            raise ValueError(f"image {index} has shape {mismatch}")
+            expected = f"expected {arrays[0].shape} like image 0, or image files, which are decoded to one size"
+            raise ValueError(f"images: image {index} has shape {array.shape}; {expected}")
     return np.stack(arrays)

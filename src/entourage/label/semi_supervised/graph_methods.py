@@ -1,9 +1,8 @@
-"""Training on found labels: a network that takes what a graph said for granted (thesis, chapter 3).
+"""Training on the pseudo-labels of a graph: alone (thesis, chapter 3), or combined with the network's predictions.
 
-GraphConsistency training that starts from a graph's labels and ends with the network's own.
-
-A graph knows which images resemble each other; a network that has seen many views knows which differences do not
-matter. Each is a witness with its own mistakes, so their beliefs are multiplied: an image counts as far as both agree.
+A graph and a network make different mistakes: the graph has the similarities of images, the network has learned
+invariances from many views. `GraphConsistency` therefore multiplies their distributions, and weights an image by the
+confidence of the product.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ from entourage.training.task import Losses
 
 
 class GraphPseudoLabel(SemiSupervisedMethod):
-    """Cross-entropy with found labels on weak views.
+    """Cross-entropy of weak views with pseudo-labels.
 
     Args:
-        network, data, options: as for `SemiSupervisedMethod`.
+        network, data, options: see `SemiSupervisedMethod`.
         pseudo_labels: a label for every image.
-        pseudo_label_mode: how far they are trusted.
-        pool_labels: train on known and pseudo-labels as one set, as in the thesis; otherwise each batch has separate
-            known ones, which weigh as much as all others together.
+        pseudo_label_mode: "hard", "soft" or "weighted"; see `PseudoLabels.targets`.
+        pool_labels: train on given and pseudo-labels as one set, as in the thesis; otherwise each batch has additional
+            labelled images, whose mean loss is added with weight 1.
     """
 
     def __init__(
@@ -53,32 +52,32 @@ class GraphPseudoLabel(SemiSupervisedMethod):
         self.targets, self.weights = pseudo_labels.targets(pseudo_label_mode)  # (n, m), (n,)
 
     def prepare(self, device: torch.device) -> None:
-        """The found labels go to the device too."""
+        """Move the images and the targets to the device."""
         super().prepare(device)
         self.targets, self.weights = self.targets.to(device), self.weights.to(device)
 
     def plan(self, epoch: int) -> Sequence[tuple[Rows, Rows]]:
-        """As for every method; without the labelled images beside each batch where all are alike."""
+        """Return the batches of an epoch; with `pool_labels`, without separate labelled images."""
         plan = super().plan(epoch)
         return [(labelled[:0], rows) for labelled, rows in plan] if self.pool_labels else plan
 
     def loss(self, model: nn.Module, batch: Batch, step: int) -> Losses:
-        """Cross-entropy on given and found labels: two means, or one over all where they are alike."""
+        """Compute the sum of the losses of given and pseudo-labels, or with `pool_labels` one mean over all images."""
         if not self.pool_labels:
             return super().loss(model, batch, step)
         (views,) = self.unlabelled_views(batch)
         return {"loss": self.unlabelled_loss([model(views).float()], batch, step)}
 
     def unlabelled_views(self, batch: Batch) -> Sequence[Tensor]:
-        """One weak view."""
+        """Return one weak view."""
         return (self.views.weak(batch.unlabelled),)
 
     def unlabelled_loss(self, logits: Sequence[Tensor], batch: Batch, step: int) -> Tensor:
-        """Weighted cross-entropy with the found labels."""
+        """Compute the weighted cross-entropy with the pseudo-labels."""
         return weighted_cross_entropy(logits[0], self.targets[batch.unlabelled], self.weights[batch.unlabelled])
 
     def config(self) -> dict[str, Any]:
-        """With what was found."""
+        """Return the configuration with the pseudo-labels and their mode."""
         return {
             **super().config(),
             "pseudo_label_mode": self.pseudo_label_mode,
@@ -88,31 +87,31 @@ class GraphPseudoLabel(SemiSupervisedMethod):
 
 
 def weighted_cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
-    """Mean over a batch of w_i H(t_i, softmax(logits_i)), the sum of weights taken as the batch's size.
+    """Compute the weighted mean sum_i w_i H(t_i, softmax(logits_i)) / sum_i w_i of a batch.
 
     Args:
         logits: shape (b, m).
         targets: distributions, shape (b, m).
-        weights: shape (b,), not negative; if all are 0, so is the result.
+        weights: shape (b,), non-negative; the result is 0 if all of them are 0.
     """
     each = -(targets * F.log_softmax(logits, dim=1)).sum(dim=1)  # (b,)
     return (weights * each).sum() / weights.sum().clamp_min(1e-6)
 
 
-MIN_PROBABILITY = 1e-3  # no witness can rule a class out alone
-TIE_TOLERANCE = 1e-6  # a target whose classes differ by less prefers none: it is no label
-MEAN_DECAY = 0.98  # of the running mean of the network's answers
+MIN_PROBABILITY = 1e-3  # neither graph nor network alone can exclude a class
+TIE_TOLERANCE = 1e-6  # an almost uniform target is not a label
+MEAN_DECAY = 0.98  # decay of the running mean of predictions
 
 
 class GraphConsistency(SemiSupervisedMethod):
-    """Strong views should be answered as the graph and the averaged network together label the image.
+    """Cross-entropy of strong views with the product of the graph's and the averaged network's distributions.
 
     Args:
-        network, data, options: as for `SemiSupervisedMethod`.
-        pseudo_labels: what the graph says.
-        warmup_steps: in which only the graph is heard; the network's answers mean nothing yet.
-        class_priors: how frequent each class is, if that is known, shape (m,); the network's answers are held to it, so
-            that an easy class does not swallow the others. None: answers are taken as they are.
+        network, data, options: see `SemiSupervisedMethod`.
+        pseudo_labels: labels of the graph.
+        warmup_steps: number of first steps that use the graph's distributions only, as the head is still untrained.
+        class_priors: class frequencies, if they are known, shape (m,); the mean prediction of the network is aligned
+            with them, so that an easy class does not absorb the others. None: predictions are not aligned.
     """
 
     def __init__(
@@ -136,27 +135,27 @@ class GraphConsistency(SemiSupervisedMethod):
         self.soft_targets = pseudo_labels.soft_targets()  # (n, m)
         self.class_priors = class_priors  # (m,)
         start = torch.full((data.n_classes,), 1 / data.n_classes) if class_priors is None else class_priors
-        self.mean_prediction = start.clone()  # (m,), running mean of the teacher's answers
+        self.mean_prediction = start.clone()  # (m,), running mean of the teacher's predictions
 
     def prepare(self, device: torch.device) -> None:
-        """The soft targets go to the device too."""
+        """Move the images, the soft targets and the class priors to the device."""
         super().prepare(device)
         self.soft_targets, self.mean_prediction = self.soft_targets.to(device), self.mean_prediction.to(device)
         self.class_priors = None if self.class_priors is None else self.class_priors.to(device)
 
     def unlabelled_views(self, batch: Batch) -> Sequence[Tensor]:
-        """One strong view; the teacher sees a weak one."""
+        """Return one strong view; the teacher receives a weak one."""
         return (self.views.strong(batch.unlabelled),)
 
     def unlabelled_loss(self, logits: Sequence[Tensor], batch: Batch, step: int) -> Tensor:
-        """Cross-entropy with what both witnesses think, weighted by the square of how sure they are together."""
+        """Compute the cross-entropy with the class of the combined distribution, weighted by its squared confidence."""
         target = self.soft_targets[batch.unlabelled]  # (b, m)
         if step >= self.warmup_steps:
             prediction = self.teacher_probabilities(self.views.weak(batch.unlabelled))  # (b, m)
             if self.class_priors is not None:
                 prediction = self._align(prediction, self.class_priors)
             target = target.clamp_min(MIN_PROBABILITY) * prediction.clamp_min(MIN_PROBABILITY)
-            if self.class_priors is not None:  # both witnesses have counted it
+            if self.class_priors is not None:  # both factors include the prior
                 target = target / self.class_priors
             target = target / target.sum(dim=1, keepdim=True)
         confidence, label = target.max(dim=1)
@@ -164,23 +163,23 @@ class GraphConsistency(SemiSupervisedMethod):
         return weighted_cross_entropy(logits[0], F.one_hot(label, target.shape[1]).float(), is_decided * confidence**2)
 
     def _align(self, prediction: Tensor, class_priors: Tensor) -> Tensor:
-        """The teacher's answers (b, m), held to the classes' shares on average (distribution alignment)."""
+        """Scale predictions, shape (b, m), so that their mean matches the class priors (distribution alignment)."""
         mean = _mean_over_processes(prediction.mean(dim=0))
         self.mean_prediction = MEAN_DECAY * self.mean_prediction + (1 - MEAN_DECAY) * mean
         aligned = prediction * (class_priors / self.mean_prediction)
         return aligned / aligned.sum(dim=1, keepdim=True)
 
     def extra_state(self) -> dict[str, Tensor]:
-        """The average and the running mean of answers."""
+        """Return the averaged network and the running mean of predictions."""
         return {**super().extra_state(), "mean_prediction": self.mean_prediction}
 
     def load_extra_state(self, state: Mapping[str, Tensor]) -> None:
-        """Take both back."""
+        """Restore both."""
         self.mean_prediction = state["mean_prediction"].to(self.mean_prediction.device)
         super().load_extra_state({name: value for name, value in state.items() if name != "mean_prediction"})
 
     def config(self) -> dict[str, Any]:
-        """With what the graph said, and how frequent classes are."""
+        """Return the configuration with the pseudo-labels and the class priors."""
         priors = None if self.class_priors is None else [round(prior, 6) for prior in self.class_priors.tolist()]
         return {
             **super().config(),
@@ -191,7 +190,7 @@ class GraphConsistency(SemiSupervisedMethod):
 
 
 def _mean_over_processes(mean: Tensor) -> Tensor:
-    """The mean of all processes' means: what steers the training must be the same for all, and so in a checkpoint."""
+    """Average over all processes, so that all of them train with, and the checkpoint stores, the same value."""
     if not dist.is_initialized() or dist.get_world_size() == 1:
         return mean
     total = mean.contiguous()

@@ -1,7 +1,4 @@
-"""What all ways of learning from few labels share: batches of labelled and unlabelled images, and an average.
-
-Methods with one number of their own that matters most: how much a difference weighs, or how sure is sure.
-"""
+"""Base classes of the semi-supervised training methods: batches of labelled and unlabelled images, averaged weights."""
 
 from __future__ import annotations
 
@@ -33,20 +30,31 @@ MISMATCH_MESSAGES: Mapping[str, str] = MappingProxyType(
         "task.images": "other images, another size or other views than there are now",
     }
 )
-MIN_BATCH_SIZE = 32  # statistics of fewer images are mostly chance
+MIN_BATCH_SIZE = 32  # batch statistics of fewer images are too noisy
 
 
 @dataclass(frozen=True)
 class MethodOptions:
-    """What all methods are told alike, so that a comparison compares methods."""
+    """Options that all methods share.
 
-    labelled_batch: int = 32  # drawn with repetition: few images are seen often
-    unlabelled_batch: int = 224  # seven times as many, as in FixMatch
-    min_steps: int = 48  # of an epoch, however few the images
-    ema_decay: float = 0.99  # of the averaged weights, which are what is kept
-    ramp_steps: int = 200  # in which the unsupervised loss of the older methods grows to its full weight
-    freeze_norm: bool = True  # batch normalisation keeps its pretrained statistics: few steps learn no better ones
-    head_lr_scale: float = 10.0  # the head starts from nothing and may learn faster than the body
+    Attributes:
+        labelled_batch: labelled images per batch, drawn with replacement, as there are few.
+        unlabelled_batch: other images per batch; seven times as many by default, as in FixMatch.
+        min_steps: minimum number of steps per epoch, for few images.
+        ema_decay: decay of the averaged weights, which are the final weights.
+        ramp_steps: number of steps over which the unsupervised loss of the older methods grows to its full weight.
+        freeze_norm: keep the pretrained statistics of batch normalisation; few steps do not estimate better ones.
+        head_lr_scale: learning rate of the untrained head relative to that of the pretrained body.
+        seed: random seed.
+    """
+
+    labelled_batch: int = 32
+    unlabelled_batch: int = 224
+    min_steps: int = 48
+    ema_decay: float = 0.99
+    ramp_steps: int = 200
+    freeze_norm: bool = True
+    head_lr_scale: float = 10.0
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -59,12 +67,12 @@ class MethodOptions:
 
 
 class Batch(NamedTuple):
-    """Images of one step, by position among the data.
+    """Indices of the images of one step.
 
     Attributes:
-        labelled: images with a label, shape (l,).
+        labelled: indices of labelled images, shape (l,).
         codes: their classes, shape (l,).
-        unlabelled: any images, also those with a label, shape (u,).
+        unlabelled: indices of any images, labelled or not, whose labels are not used, shape (u,).
     """
 
     labelled: Tensor
@@ -73,14 +81,15 @@ class Batch(NamedTuple):
 
 
 class SemiSupervisedMethod(EMATask[tuple[Rows, Rows], Batch]):
-    """A way to train a network on few labels and many images.
+    """Base class of the methods that train a network on few labels and many images.
 
-    Subclasses say which `unlabelled_views` of the unlabelled images the network shall see and how much they disagree.
+    The loss is the cross-entropy on labelled images plus an unsupervised loss. Subclasses implement `unlabelled_views`,
+    the inputs of the unsupervised loss, and `unlabelled_loss`.
 
     Args:
-        network: what is trained.
-        data: the images.
-        options: what all methods share.
+        network: the network to train.
+        data: the images and the given labels.
+        options: the options that all methods share.
     """
 
     mismatch_messages: Mapping[str, str] = MISMATCH_MESSAGES
@@ -91,28 +100,32 @@ class SemiSupervisedMethod(EMATask[tuple[Rows, Rows], Batch]):
         self.options = options or MethodOptions()
         network.freeze_norm = self.options.freeze_norm
         super().__init__(network, None)
-        self.average = EMA(network, self.options.ema_decay)  # also of decay 0: a teacher is a network of its own
+        self.average = EMA(network, self.options.ema_decay)  # a separate network even with decay 0
         self.data = data
         self.views = data.views
 
     @abstractmethod
     def unlabelled_views(self, batch: Batch) -> Sequence[Tensor]:
-        """The views of unlabelled images that go through the network with gradients, each (b, ...)."""
+        """Return the views of unlabelled images that the network processes with gradients, each of shape (b, ...)."""
 
     @abstractmethod
     def unlabelled_loss(self, logits: Sequence[Tensor], batch: Batch, step: int) -> Tensor:
-        """The unsupervised loss, a scalar, weight included.
+        """Compute the unsupervised loss, including its weight.
 
         Args:
-            logits: of each of `unlabelled_views`, shape (b, m).
+            logits: logits of each of `unlabelled_views`, shape (b, m).
             batch: the images.
-            step: updates made so far.
+            step: number of previous updates.
+
+        Returns:
+            A scalar.
         """
 
     def plan(self, epoch: int) -> Sequence[tuple[Rows, Rows]]:
-        """All images once, in a new order, each batch beside a draw of labelled ones; what fills no batch waits.
+        """Return the batches of an epoch: all images in random order, and labelled images drawn with replacement.
 
-        Few images come in smaller batches, and several times over: a network learns by steps, not by images.
+        The last, incomplete batch is dropped. Small data sets are divided into smaller batches and repeated, so that
+        every epoch has at least `min_steps` steps.
         """
         rng = np.random.default_rng([self.options.seed, epoch])
         n, size, steps = len(self.data), self._batch_size(), self.steps()
@@ -122,7 +135,7 @@ class SemiSupervisedMethod(EMATask[tuple[Rows, Rows], Batch]):
         return list(zip(rng.choice(self.data.labelled, (steps, n_labelled)), unlabelled, strict=True))
 
     def steps(self) -> int:
-        """How many batches an epoch's plan has."""
+        """Return the number of batches per epoch."""
         return max(len(self.data) // self._batch_size(), self.options.min_steps)
 
     def _batch_size(self) -> int:
@@ -130,14 +143,14 @@ class SemiSupervisedMethod(EMATask[tuple[Rows, Rows], Batch]):
         return min(n, self.options.unlabelled_batch, max(MIN_BATCH_SIZE, n // 8))
 
     def load(self, item: tuple[Rows, Rows], rng: np.random.Generator) -> Batch:
-        """Positions only: views are made or kept on the device."""
+        """Return the indices of the batch; views are computed or cached on the device."""
         labelled, unlabelled = item
         return Batch(
             torch.from_numpy(labelled), torch.from_numpy(self.data.codes[labelled]), torch.from_numpy(unlabelled)
         )
 
     def loss(self, model: nn.Module, batch: Batch, step: int) -> Losses:
-        """Cross-entropy on the labelled images and disagreement on the others, from one pass of the network."""
+        """Compute the sum of the labelled and the unsupervised loss from one forward pass."""
         views = [self.views.weak(batch.labelled), *self.unlabelled_views(batch)]
         logits = model(torch.cat(views)).float().split([len(view) for view in views])
         labelled = F.cross_entropy(logits[0], batch.codes)
@@ -146,41 +159,41 @@ class SemiSupervisedMethod(EMATask[tuple[Rows, Rows], Batch]):
 
     @torch.no_grad()
     def teacher_probabilities(self, views: Tensor) -> Tensor:
-        """What the averaged network believes of some views: distributions, shape (b, m)."""
+        """Compute the distributions that the averaged network predicts, shape (b, m)."""
         with self.autocast():
             return F.softmax(self.average.module(views).float(), dim=1)
 
     def ramp(self, step: int) -> float:
-        """A weight that rises from nearly 0 to 1 in the first `ramp_steps`, exp(-5 (1 - t)^2)."""
+        """Return the weight exp(-5 (1 - t)^2), which grows to 1 during the first `ramp_steps`."""
         done = 1.0 if step >= self.options.ramp_steps else step / self.options.ramp_steps
         return float(np.exp(-5.0 * (1.0 - done) ** 2))
 
     def after_step(self, step: int) -> None:
-        """The average follows the weights, with the main process's statistics: a checkpoint holds no others."""
+        """Copy the main process's batch statistics to all processes, as a checkpoint stores, and update the average."""
         _broadcast_statistics(self.model)
         super().after_step(step)
 
     def prepare(self, device: torch.device) -> None:
-        """Images that fit go to the GPU."""
+        """Move the images to the device if they fit."""
         super().prepare(device)
         self.views.move(device)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """The head learns faster than the body."""
+        """Return the body and the head as separate groups; the head has a higher learning rate."""
         return [
             {"params": list(self.model.body.parameters())},
             {"params": list(self.model.head.parameters()), "lr_scale": self.options.head_lr_scale},
         ]
 
     def config(self) -> dict[str, Any]:
-        """SemiSupervisedMethod, options and labels."""
+        """Return the method, its options, and digests of the images and labels."""
         labels = hashlib.blake2b(self.data.codes.tobytes(), digest_size=8).hexdigest()
         return {"method": type(self).__name__, **asdict(self.options), "images": self.views.digest(), "labels": labels}
 
 
 @torch.no_grad()
 def _broadcast_statistics(model: nn.Module) -> None:
-    """Give all processes the main one's running statistics, in one message: a teacher's answers depend on them."""
+    """Broadcast the running statistics of the main process, in one message; a teacher's predictions depend on them."""
     statistics = [value for value in model.buffers() if value.is_floating_point()]
     if not statistics or not dist.is_initialized() or dist.get_world_size() == 1:
         return
@@ -190,18 +203,18 @@ def _broadcast_statistics(model: nn.Module) -> None:
         value.copy_(received.view_as(value))
 
 
-DEFAULT_THRESHOLD = 0.95  # Pseudo-Label's first version trusted every answer; later comparisons of it have this
+DEFAULT_THRESHOLD = 0.95  # as in FixMatch and later comparisons of Pseudo-Label, which originally had no threshold
 
 
 class WeightedMethod(SemiSupervisedMethod):
-    """A method whose disagreement has a weight.
+    """Base class of methods whose unsupervised loss has a weight.
 
     Args:
-        network, data, options: as for `SemiSupervisedMethod`.
-        weight: of the difference, when it has grown; None: the `default_weight` one.
+        network, data, options: see `SemiSupervisedMethod`.
+        weight: final weight of the unsupervised loss; None: `default_weight`.
 
     Attributes:
-        default_weight: what is of use to the method where labels are few.
+        default_weight: default weight of the method, for few labels.
     """
 
     default_weight: ClassVar[float]
@@ -220,16 +233,16 @@ class WeightedMethod(SemiSupervisedMethod):
             raise ValueError(f"weight is {weight!r}; expected 0 or more")
 
     def config(self) -> dict[str, Any]:
-        """With the weight."""
+        """Return the configuration with the weight."""
         return {**super().config(), "weight": self.weight}
 
 
 class ConfidenceThresholdMethod(SemiSupervisedMethod):
-    """A method that believes answers it is sure of.
+    """Base class of methods that use confident predictions as labels.
 
     Args:
-        network, data, options: as for `SemiSupervisedMethod`.
-        threshold: how sure an answer must be.
+        network, data, options: see `SemiSupervisedMethod`.
+        threshold: minimum confidence of a prediction.
     """
 
     def __init__(
@@ -242,9 +255,9 @@ class ConfidenceThresholdMethod(SemiSupervisedMethod):
     ) -> None:
         super().__init__(network, data, options)
         if not is_number(threshold) or not 0 <= threshold <= 1:
-            raise ValueError(f"threshold is {threshold!r}; expected a share of 0 to 1")
+            raise ValueError(f"threshold is {threshold!r}; expected a number from 0 to 1")
         self.threshold = threshold
 
     def config(self) -> dict[str, Any]:
-        """With the threshold."""
+        """Return the configuration with the threshold."""
         return {**super().config(), "threshold": self.threshold}

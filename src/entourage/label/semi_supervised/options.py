@@ -1,4 +1,4 @@
-"""How labels become a classifier: the options, and the three ways that have a name."""
+"""Options of `LabelAugmenter` and their presets."""
 
 from __future__ import annotations
 
@@ -16,19 +16,37 @@ PseudoLabelMode = Literal["hard", "soft", "weighted"]
 
 @dataclass(frozen=True)
 class AugmentOptions:
-    """What `LabelAugmenter` does, besides the game itself."""
+    """Options of `LabelAugmenter`, except those of the labeller.
 
-    size: int = 160  # side of the images that the network is trained on and asked about
-    trainable_layers: Literal["late", "all"] = "late"  # the late half on cached views, or all layers on new ones
-    n_neighbors: int | Literal["auto"] = "auto"  # of each image, where the labeller says "auto" too: log2 n + 1
-    metric: Literal["cosine", "euclidean"] = "cosine"  # how features compare in the graph: by direction, or as they are
-    balance: bool = False  # classes are as frequent as among the given labels: of use where these were drawn fairly
-    rounds: int = 4  # at most: features of the newly trained network, a new graph, a new game
-    method: Literal["consistency", "labels"] = "consistency"  # "labels" trusts the found labels alone
-    # Of the method "labels": as known labels, as distributions, or as labels weighted by confidence.
+    Attributes:
+        size: image size of the network in pixels, for training and prediction.
+        trainable_layers: "late" trains the late half of the network on cached views; "all" trains all layers on new
+            views in every step.
+        n_neighbors: neighbours of each image in the graph if the labeller has "auto"; "auto" for floor(log2 n) + 1.
+        metric: "cosine" scales features to length 1 before the graph is built, "euclidean" does not.
+        balance: use the class frequencies of the given labels as class priors, if these are a random sample.
+        rounds: maximum number of rounds, each with new features, a new graph and new labels.
+        method: "consistency" trains with `GraphConsistency`, "labels" with `GraphPseudoLabel`.
+        pseudo_label_mode: with method "labels": pseudo-labels as given labels ("hard"), as distributions ("soft") or
+            weighted by squared confidence ("weighted").
+        pool_labels: with method "labels": given and pseudo-labels are one set; otherwise every batch has additional
+            labelled images.
+        flip: whether images keep their class when mirrored: True for photographs, False for digits and text.
+        views: options of the views.
+        method_options: options that all training methods share.
+        training: options of the training in each round.
+    """
+
+    size: int = 160
+    trainable_layers: Literal["late", "all"] = "late"
+    n_neighbors: int | Literal["auto"] = "auto"
+    metric: Literal["cosine", "euclidean"] = "cosine"
+    balance: bool = False
+    rounds: int = 4
+    method: Literal["consistency", "labels"] = "consistency"
     pseudo_label_mode: PseudoLabelMode = "weighted"
-    pool_labels: bool = False  # of the method "labels": known and pseudo-labels are one set, or known in every batch
-    flip: bool = True  # whether a mirror image shows the same thing: photographs say yes, digits and text no
+    pool_labels: bool = False
+    flip: bool = True
     views: ViewOptions = field(default_factory=ViewOptions)
     method_options: MethodOptions = field(default_factory=MethodOptions)
     training: TrainingOptions = field(
@@ -40,7 +58,7 @@ class AugmentOptions:
             warmup_steps=50,
             checkpoint_every=100,  # a round is a single epoch, which on a CPU may take an hour
         )
-    )  # of each round
+    )
 
     def __post_init__(self) -> None:
         validate_counts(self, 32, "size", alternative=": networks halve their input five times")
@@ -57,21 +75,27 @@ class AugmentOptions:
         for name, known in choices.items():
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; expected {' or '.join(map(repr, known))}")
-        if self.training.monitor is not None:  # else the first round would find out when its epoch is over
-            raise ValueError(f"monitor is {self.training.monitor!r}; expected None: in a round nothing is measured")
+        if self.training.monitor is not None:  # otherwise the first round would fail at the end of its epoch
+            raise ValueError(f"monitor is {self.training.monitor!r}; expected None: a round has no validation metrics")
 
     @classmethod
     def from_preset(cls, name: str) -> AugmentOptions:
-        """Return the options of a preset: "default", "thesis" or "original".
+        """Return the options of a preset.
+
+        Args:
+            name: "default", "thesis" or "original".
+
+        Returns:
+            The options.
 
         Raises:
-            ValueError: there is no preset of that name; the message lists the names.
+            ValueError: the preset does not exist.
         """
         return preset(PRESETS, name)
 
     @property
     def view_options(self) -> ViewOptions:
-        """`views`, without mirror images if they are not allowed."""
+        """`views`, without mirror images if `flip` is False."""
         return self.views if self.flip else replace(self.views, flip=False)
 
 
@@ -82,7 +106,7 @@ _THESIS = AugmentOptions(
     method="labels",
     pseudo_label_mode="hard",
     pool_labels=True,
-    views=ViewOptions(weak=NO_AUGMENTATION),  # neither augmentation nor an average is mentioned
+    views=ViewOptions(weak=NO_AUGMENTATION),  # the text mentions neither augmentation nor averaged weights
     method_options=MethodOptions(unlabelled_batch=64, ema_decay=0.0, freeze_norm=False, head_lr_scale=1.0),
     training=TrainingOptions(epochs=10, optimizer="adam", learning_rate=3e-4),
 )
@@ -93,6 +117,6 @@ PRESETS: dict[str, AugmentOptions] = {
     "original": replace(
         _THESIS,
         method_options=replace(_THESIS.method_options, unlabelled_batch=8),
-        training=replace(_THESIS.training, learning_rate=1e-4),  # not the text's 3e-4
+        training=replace(_THESIS.training, learning_rate=1e-4),  # the text has 3e-4
     ),
 }

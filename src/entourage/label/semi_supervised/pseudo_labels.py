@@ -1,11 +1,4 @@
-"""Labels that a graph has found: what they say, how sure they are, and what to train on.
-
-Classes as frequent as among the given labels, for the game and for every propagator in its place alike.
-
-How good a graph is, as far as the given labels alone can tell.
-
-One game of a round: features make a graph, and a labeller finds a label for every image over it.
-"""
+"""Pseudo-labels from a graph of features: class priors, cross-validation on the given labels, training targets."""
 
 from __future__ import annotations
 
@@ -35,13 +28,13 @@ from entourage.validation import check_choice
 
 @dataclass(frozen=True, eq=False)
 class PseudoLabels:
-    """A label for every image.
+    """Pseudo-labels of n images.
 
     Attributes:
-        codes: the class of each image, shape (n,), -1 where none was found.
-        distributions: over the classes, shape (n, m).
-        confidence: how sure each label is, in [0, 1], shape (n,); 0 where there is none.
-        game_digest: a short text that tells the game they are from from others, where that is known.
+        codes: class index of each image, shape (n,), -1 where undecided.
+        distributions: distributions over the classes, shape (n, m).
+        confidence: confidence of each label, in [0, 1], shape (n,); 0 where undecided.
+        game_digest: digest of everything that determined the labels (see `digest_game`), or "".
     """
 
     codes: NDArray[np.int64]
@@ -57,23 +50,23 @@ class PseudoLabels:
 
     @classmethod
     def from_labeller(cls, labeller: GraphLabeller) -> PseudoLabels:
-        """What a fitted labeller found; classes are numbered in the order of its `classes_`. Given labels are sure."""
+        """Return the labels of a fitted labeller, as indices of its `classes_`; given labels have confidence 1."""
         codes = labeller.label_distributions_.argmax(axis=1).astype(np.int64)
         codes[labeller.undecided_] = -1
         return cls(codes, labeller.label_distributions_, np.where(labeller.labelled_mask_, 1.0, labeller.confidence_))
 
     def check(self, n_images: int, n_classes: int) -> None:
-        """Refuse labels of other images or other classes."""
+        """Raise ValueError if the number of images or classes differs."""
         if self.distributions.shape != (n_images, n_classes):
             expected = f"{n_images} images and {n_classes} classes"
-            raise ValueError(f"labels were found with distributions of shape {self.distributions.shape} for {expected}")
+            raise ValueError(f"pseudo_labels: has distributions of shape {self.distributions.shape} for {expected}")
 
     def digest(self) -> str:
-        """Of labels and game, not of confidences, whose last digits may change from machine to machine."""
+        """Return a digest of labels and game, without confidences, whose last digits depend on the machine."""
         return hashlib.blake2b(self.codes.tobytes() + self.game_digest.encode(), digest_size=8).hexdigest()
 
     def soft_targets(self) -> torch.Tensor:
-        """How probable each class is, shape (n, m), float32: the label as far as it is sure, all others alike."""
+        """Return distributions with the confidence at the label and equal values elsewhere, shape (n, m), float32."""
         m = self.distributions.shape[1]
         confidence = np.where(self.codes >= 0, np.maximum(self.confidence, 1 / m), 1 / m)  # (n,)
         rest = np.repeat((1 - confidence)[:, None] / (m - 1), m, axis=1)
@@ -81,14 +74,14 @@ class PseudoLabels:
         return torch.from_numpy(rest.astype(np.float32))
 
     def targets(self, pseudo_label_mode: PseudoLabelMode) -> tuple[torch.Tensor, torch.Tensor]:
-        """What to train on.
+        """Return training targets and their weights.
 
         Args:
-            pseudo_label_mode: "hard" treats every pseudo-label as known, "soft" takes the distribution, "weighted" the
-                label with the square of its confidence as weight.
+            pseudo_label_mode: "hard" returns the labels with weight 1, "soft" the distributions with weight 1,
+                "weighted" the labels with their squared confidence as weight.
 
         Returns:
-            Distributions, shape (n, m), and weights, shape (n,), float32; a weight is 0 where nothing was found.
+            Distributions, shape (n, m), and weights, shape (n,), float32; the weight is 0 where undecided.
         """
         check_choice("pseudo_label_mode", pseudo_label_mode, PseudoLabelMode)
         decided = self.codes >= 0
@@ -103,7 +96,7 @@ class PseudoLabels:
         )
 
 
-SCALING_STEPS = 20  # of scaling columns and rows in turn; means are then within about one percent of the targets
+SCALING_STEPS = 20  # iterations after which the means are within about one percent of the targets
 
 
 def fit_labeller(
@@ -114,18 +107,21 @@ def fit_labeller(
     *,
     balance: bool = False,
 ) -> GraphLabeller:
-    """Fit a labeller to a graph, and hold what it finds to the frequencies of the given labels if that is asked for.
+    """Fit a labeller to a graph, optionally with the class frequencies of the given labels as class priors.
 
-    The game keeps to them while it is played; the distributions of other labellers are scaled when they are done (much
-    as by the class mass normalisation that Zhu, Ghahramani and Lafferty have for harmonic functions). New points hear
-    of it from those that were fitted; an SVM, which asks none of them, answers as without.
+    The game uses the priors in every iteration. The final distributions of other labellers are scaled to them, similar
+    to the class mass normalisation of Zhu, Ghahramani and Lafferty. Predictions of new points change accordingly,
+    except those of the SVM, which do not depend on the distributions of the fitted points.
 
     Args:
-        labeller: it is fitted.
-        w: as for `GraphLabeller.fit_graph`.
-        codes: labels from 0, -1 where unknown, shape (n,).
-        prior: what is known beforehand of each point, shape (n, m), or None.
-        balance: whether to.
+        labeller: the labeller to fit.
+        w: graph; see `GraphLabeller.fit_graph`.
+        codes: class indices, shape (n,), -1 where unlabelled.
+        prior: prior distribution of each point, shape (n, m), or None.
+        balance: use the class priors.
+
+    Returns:
+        The fitted labeller.
     """
     if not balance:
         return labeller.fit_graph(w, codes, prior)
@@ -142,18 +138,22 @@ def fit_labeller(
 
 
 def scale_to_priors(x: Floats, class_priors: Floats) -> Floats:
-    """Distributions whose mean is, as far as they are sure and can be moved, that of the shares.
+    """Scale distributions so that the classes of the resulting labels are as frequent as their priors.
 
-    Labels that are certain are as frequent as the shares say; distributions that prefer nothing have the same mean
-    whatever the shares are. What is held to lies between the two, as sure as the distributions are. Held to the shares
-    themselves, those of Poisson learning or of an SVM, which are nearly flat, would all prefer the most frequent class.
+    The target of the mean distribution lies between the class priors, reached by one-hot distributions, and the uniform
+    distribution, the mean of uniform ones; the mean confidence of x interpolates between them. With the priors
+    themselves as target, the nearly uniform distributions of Poisson learning or an SVM would all prefer the most
+    frequent class.
 
-    Columns are scaled so that their means reach the targets, then rows so that they sum to 1, in turn. Certainty stays
-    certain and what is ruled out stays so.
+    Each iteration scales the columns so that their means equal the target, then the rows so that they sum to 1. One-hot
+    rows and zeros do not change.
 
     Args:
         x: distributions, shape (n, m).
-        class_priors: how frequent each class is, shape (m,), summing to 1; a class of share 0 is left alone.
+        class_priors: class frequencies, shape (m,), with sum 1; the column of a class with frequency 0 is not scaled.
+
+    Returns:
+        Scaled distributions, shape (n, m).
     """
     tiny = np.finfo(np.float64).tiny
     scaled = np.asarray(x, dtype=np.float64)
@@ -166,9 +166,9 @@ def scale_to_priors(x: Floats, class_priors: Floats) -> Floats:
 
 
 def _target_mean(class_priors: Floats, x: Floats) -> Floats:
-    """The mean of distributions as sure as these (n, m) whose labels are as frequent as the shares say, shape (m,)."""
+    """Interpolate between the uniform distribution and the class priors by the mean confidence of x, shape (m,)."""
     m = len(class_priors)
-    confidence = (m * x.max(axis=1).mean() - 1) / max(m - 1, 1) if len(x) else 1.0  # 1: certain, 0: flat
+    confidence = (m * x.max(axis=1).mean() - 1) / max(m - 1, 1) if len(x) else 1.0  # 1: one-hot, 0: uniform
     return confidence * class_priors + (1 - confidence) / m
 
 
@@ -183,20 +183,20 @@ def held_out_accuracy(
     *,
     balance: bool = False,
 ) -> float | None:
-    """Cross-validated accuracy on the given labels.
+    """Compute the accuracy on the given labels by stratified cross-validation.
 
-    The given labels are dealt into folds, class by class; the labels of each fold are hidden in turn and found by the
-    labeller from the others. A class with a single label keeps it, since nothing could find it.
+    Each fold of given labels is hidden in turn and predicted from the others. The only label of a class is never
+    hidden, since the class could not be predicted without it.
 
     Args:
-        labeller: unfitted.
-        w: the graph, shape (n, n), as `check_graph` gives it.
-        codes: labels from 0, -1 where unknown, shape (n,).
-        prior: what is known beforehand of each point, shape (n, m), or None.
-        balance: see `fit_labeller`; frequencies are those of the labels in sight.
+        labeller: an unfitted labeller.
+        w: graph, shape (n, n), as returned by `check_graph`.
+        codes: class indices, shape (n,), -1 where unlabelled.
+        prior: prior distribution of each point, shape (n, m), or None.
+        balance: see `fit_labeller`; the priors are the frequencies of the labels that are not hidden.
 
     Returns:
-        The share of hidden labels that were found; None if no class has two labels. Costs at most five fits.
+        The accuracy; None if no class has two labels. Costs at most `FOLDS` fits.
     """
     fold = _assign_folds(codes)  # (n,)
     used = [number for number in range(FOLDS) if (fold == number).any()]
@@ -205,7 +205,7 @@ def held_out_accuracy(
     correct = []
     for number in used:
         hidden = fold == number
-        with warnings.catch_warnings():  # that some points are out of reach is of no interest here
+        with warnings.catch_warnings():  # warnings about unreached points do not matter here
             warnings.simplefilter("ignore")
             fitted = fit_labeller(clone(labeller), w, np.where(hidden, -1, codes), prior, balance=balance)
         correct.append(fitted.transduction_[hidden] == codes[hidden])
@@ -213,25 +213,24 @@ def held_out_accuracy(
 
 
 def count_held_out(codes: NDArray[np.int64]) -> int:
-    """How many of the given labels `held_out_accuracy` hides in turn: all, but for those that are alone in a class."""
+    """Return the number of given labels that `held_out_accuracy` hides: all except the only label of a class."""
     return int((_assign_folds(codes) >= 0).sum())
 
 
 def is_significantly_lower(accuracy: float, reference: float, n_labels: int) -> bool:
-    """Whether so many labels are found less well than before by more than chance explains: two standard errors
-    of a difference.
+    """Return whether an accuracy is lower than a reference by more than two standard errors of the difference.
 
     Args:
-        accuracy: the share that is found now.
-        reference: the share that was found before.
-        n_labels: how many were looked for.
+        accuracy: the accuracy.
+        reference: the accuracy to compare with.
+        n_labels: number of labels of both accuracies.
     """
-    fraction = (reference * n_labels + 1) / (n_labels + 2)  # that all were found does not mean that all would be
+    fraction = (reference * n_labels + 1) / (n_labels + 2)  # add-one smoothing: the variance is positive at accuracy 1
     return accuracy < reference - 2 * math.sqrt(2 * fraction * (1 - fraction) / n_labels)
 
 
 def _assign_folds(codes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The fold in which each label is hidden, -1 for those that never are; one of each class is always in sight."""
+    """Return the fold in which each label is hidden, -1 for never; each class always has a label that is not hidden."""
     fold = np.full(len(codes), -1)
     for label in np.unique(codes[codes >= 0]):
         members = np.random.default_rng([int(label), 0]).permutation(np.flatnonzero(codes == label))
@@ -241,12 +240,12 @@ def _assign_folds(codes: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 class GraphFit(NamedTuple):
-    """What a game came to.
+    """Result of `fit_graph_labels`.
 
     Attributes:
         pseudo_labels: a label for every image.
-        score: how well given labels that were hidden are found over the same graph; None if no class has two.
-        labeller: fitted; its classes are numbered as those of the data are.
+        score: cross-validated accuracy on the given labels, over the same graph; None if no class has two labels.
+        labeller: the fitted labeller; its classes are class indices.
     """
 
     pseudo_labels: PseudoLabels
@@ -264,14 +263,16 @@ def fit_graph_labels(
     """Label all images over the graph of their features.
 
     Args:
-        features: shape (n, d), on the device where the game is played.
-        data: the labels that are known; images are not looked at.
-        labeller: unfitted; it is left so.
-        options: how features compare, how many neighbours a labeller gets that leaves it open, and whether classes
-            are held to the frequencies of the given labels.
-        prior: what is known beforehand of each image, shape (n, m), or None.
+        features: features, shape (n, d), on the device of the computation.
+        data: the given labels; the images are not read.
+        labeller: an unfitted labeller; a clone of it is fitted.
+        options: `metric`, `n_neighbors` and `balance` are used.
+        prior: prior distribution of each image, shape (n, m), or None.
+
+    Returns:
+        The labels, their cross-validated accuracy and the fitted labeller.
     """
-    graph = build_graph(features, labeller, options)  # once, for all folds and the game itself
+    graph = build_graph(features, labeller, options)  # once, for all folds and the final fit
     configured = clone(labeller).set_params(classes=np.arange(data.n_classes), device=str(features.device))
     score = held_out_accuracy(configured, graph, data.codes, prior, balance=options.balance)
     fitted = fit_labeller(clone(configured), graph, data.codes, prior, balance=options.balance)
@@ -279,9 +280,9 @@ def fit_graph_labels(
 
 
 def build_graph(features: Tensor, labeller: GraphLabeller, options: AugmentOptions) -> sparse.csr_matrix:
-    """The graph that a labeller plays on: as its own arguments say, shape (n, n).
+    """Build the graph of a labeller, shape (n, n), according to its arguments.
 
-    A linear SVM, which looks at no neighbours, gets the features themselves in its place, shape (n, d).
+    For a linear SVM, which uses no graph, return the features instead, shape (n, d).
     """
     affinity = check_affinity(labeller)
     points = normalize_rows(features) if options.metric == "cosine" else features
@@ -300,10 +301,8 @@ def build_graph(features: Tensor, labeller: GraphLabeller, options: AugmentOptio
 
 
 def check_affinity(labeller: GraphLabeller) -> Affinity:
-    """The affinity of a labeller's graph; one that expects a graph from outside is refused, as each round makes one."""
+    """Return the affinity of a labeller; raise ValueError for "precomputed", as every round builds a new graph."""
     if labeller.affinity == "precomputed":
-        raise ValueError(
-            f"affinity of {type(labeller).__name__} is 'precomputed'; expected one that makes a graph of features, "
-            "as these are new in every round"
-        )
+        expected = "expected one that builds a graph of features, which are new in every round"
+        raise ValueError(f"affinity of {type(labeller).__name__} is 'precomputed'; {expected}")
     return labeller.affinity

@@ -111,7 +111,7 @@ def self_train(
     Each round trains the network on the labels over the graph of the previous features, and computes new features, a
     new graph and new labels. A round is rejected, and is the last one, if its cross-validated accuracy on the given
     labels is significantly lower than the best one so far. The first round is always accepted. As the network has been
-    trained on the given labels, these accuracies are too high, in all rounds alike.
+    trained on the given labels, these accuracies are too high, in all rounds.
 
     Args:
         network: the initial network; its weights do not change.

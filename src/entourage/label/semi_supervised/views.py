@@ -1,8 +1,6 @@
-"""The views that a network is trained on, made from pixels at every step; see `kept` for those that are made once.
+"""Weak and strong views of images: computed from pixels at every step, or cached as activations of a frozen stem.
 
-What a stem has seen, in a file: a training that was stopped need not look again, and memory holds what it can.
-
-Views that a frozen stem looks at once and for all, on a GPU, in memory or in a file.
+Cached views lie on a GPU, in memory, or in a memory-mapped file from which an interrupted run is resumed.
 """
 
 from __future__ import annotations
@@ -28,30 +26,38 @@ from entourage.training.accelerator import reseed
 from entourage.training.images import DIGEST_ROWS, STRONG, WEAK, AugmentationOptions, ImageBank, augment, fits_on_device
 from entourage.validation import validate_counts
 
-BATCH = {"cpu": 64, "cuda": 2048}
+BATCH = {"cpu": 64, "cuda": 2048}  # images per forward pass without gradients
 
 
 @dataclass(frozen=True)
 class ViewOptions:
-    """Which views there are."""
+    """Options of the views.
+
+    Attributes:
+        weak: augmentation of weak views.
+        strong: augmentation of strong views.
+        n_weak: weak views of each image in a cache, including the image and its mirror image.
+        n_strong: strong views of each image in a cache.
+        flip: whether images keep their class when mirrored: False for digits and text.
+    """
 
     weak: AugmentationOptions = field(default=WEAK)
     strong: AugmentationOptions = field(default=STRONG)
-    n_weak: int = 4  # views of each image that a stem looks at, with the image itself and its mirror image as two
+    n_weak: int = 4
     n_strong: int = 12
-    flip: bool = True  # whether a mirror image shows the same thing; digits and text say no
+    flip: bool = True
 
     def __post_init__(self) -> None:
         validate_counts(self, 2, "n_weak")
         validate_counts(self, 0, "n_strong")
 
     def augmentation(self, options: AugmentationOptions) -> AugmentationOptions:
-        """`weak` or `strong`, without mirror images if there are to be none."""
+        """Return the augmentation options, without mirror images if `flip` is False."""
         return options if self.flip else replace(options, flip=0.0)
 
 
 class Views(Protocol):
-    """What a network sees of n images. Positions are tensors of shape (b,), on the device of the training.
+    """Interface of the views of n images; `rows` are indices of images, shape (b,), on the device of the training.
 
     Attributes:
         flip: whether there are mirror images.
@@ -62,33 +68,33 @@ class Views(Protocol):
     def __len__(self) -> int: ...
 
     def move(self, device: torch.device) -> None:
-        """Go to the device, as far as there is room."""
+        """Move the data to the device if they fit."""
         ...
 
     def unaugmented(self, rows: Tensor, flipped: bool = False) -> Tensor:
-        """The images as they are, or their mirror images: inputs of the network, (b, ...)."""
+        """Return the images without augmentation, or their mirror images, as inputs of the network, (b, ...)."""
         ...
 
     def weak(self, rows: Tensor) -> Tensor:
-        """A weak view of each image."""
+        """Return a random weak view of each image."""
         ...
 
     def strong(self, rows: Tensor) -> Tensor:
-        """A strong view of each image."""
+        """Return a random strong view of each image."""
         ...
 
     def digest(self) -> str:
-        """A short text that is another one if the images or their views are."""
+        """Return a digest of the images and of the options of their views."""
         ...
 
 
 class LiveViews:
-    """Views made anew at every step, for a network that is trained as a whole.
+    """Views computed from pixels at every step, for training all layers of a network.
 
     Args:
-        pixels: uint8, shape (n, h, w, 3).
+        pixels: decoded images, uint8, shape (n, h, w, 3).
         preprocessing: size and normalisation of the network's input.
-        options: which views.
+        options: options of the views.
     """
 
     def __init__(
@@ -104,26 +110,26 @@ class LiveViews:
         return len(self.bank)
 
     def move(self, device: torch.device) -> None:
-        """Pixels that fit go to the GPU."""
+        """Move the pixels to a GPU if they fit; views are computed on the device in any case."""
         self.bank.move(device)
         self.device = device
 
     def unaugmented(self, rows: Tensor, flipped: bool = False) -> Tensor:
-        """Normalised images, shape (b, 3, height, width)."""
+        """Return normalised images, shape (b, 3, height, width)."""
         check_flip(flipped, self.flip)
         images = resize_pixels(self._pixels(rows), self.preprocessing.size)
         return self.preprocessing.normalize(images.flip(3) if flipped else images)
 
     def weak(self, rows: Tensor) -> Tensor:
-        """Normalised weak views."""
+        """Return normalised weak views, shape (b, 3, height, width)."""
         return self._view(rows, self.options.augmentation(self.options.weak))
 
     def strong(self, rows: Tensor) -> Tensor:
-        """Normalised strong views."""
+        """Return normalised strong views, shape (b, 3, height, width)."""
         return self._view(rows, self.options.augmentation(self.options.strong))
 
     def digest(self) -> str:
-        """Of all pixels, of the network's input and of the views; computed once, about a second per gigabyte."""
+        """Return a digest of the pixels, the preprocessing and the options; about a second per gigabyte, once."""
         return digest_blocks((), self.bank.digest, self.bank.values.shape, self.preprocessing, self.options)
 
     def _view(self, rows: Tensor, options: AugmentationOptions) -> Tensor:
@@ -134,13 +140,13 @@ class LiveViews:
 
 
 def check_flip(requested: bool, available: bool) -> None:
-    """Refuse to show mirror images where there are none."""
+    """Raise ValueError if mirror images are requested but not available."""
     if requested and not available:
-        raise ValueError("mirror images are asked for where there are none; expected ViewOptions(flip=True)")
+        raise ValueError("flipped is True, but the views have no mirror images; expected ViewOptions(flip=True)")
 
 
 def digest_blocks(blocks: Iterable[NDArray[np.generic]], *notes: object) -> str:
-    """Of arrays, which may lie in a file larger than memory and come one after another, and of notes on them."""
+    """Return a digest of arrays, which are read one at a time as they may exceed memory, and of further values."""
     digest = hashlib.blake2b(repr(notes).encode(), digest_size=8)
     for block in blocks:
         digest.update(np.ascontiguousarray(block).data)
@@ -148,25 +154,26 @@ def digest_blocks(blocks: Iterable[NDArray[np.generic]], *notes: object) -> str:
 
 
 def resize_pixels(pixels: Tensor, size: tuple[int, int]) -> Tensor:
-    """Pixels at the network's size, 0..255: (b, 3, h, w) -> (b, 3, *size)."""
+    """Resize pixels by a bicubic filter, (b, 3, h, w) -> (b, 3, *size), clamped to 0..255."""
     if pixels.shape[2:] == size:
         return pixels
-    # Only the antialiased kind is the bicubic filter of `Preprocessing.pixels`, also where images are enlarged.
+    # With antialias=True the filter equals that of `Preprocessing.pixels`, also where images are enlarged.
     fitted = F.interpolate(pixels.float(), size, mode="bicubic", align_corners=False, antialias=True)
     return fitted.clamp(0.0, 255.0)
 
 
 class ViewCacheFile:
-    """Room on disk for the views of n images, which is filled from the first image on.
+    """Memory-mapped file for the cached views of n images, filled in order.
 
     Args:
-        path: the file; made, or made anew if it holds views of something else. A note lies beside it.
-        origin: a text that is another one if the views would be.
-        shape: (n, views, c, h, w).
+        path: the file; replaced if it has views of another origin or shape. A JSON file of the same stem stores the
+            origin and the number of processed images.
+        origin: digest of everything that determines the views.
+        shape: shape of the views, (n, views, c, h, w).
 
     Attributes:
-        values: bfloat16, of that shape, mapped from the file.
-        done: how many images have been looked at.
+        values: the views, bfloat16, mapped from the file.
+        done: number of processed images.
 
     Raises:
         ValueError: the file cannot be written.
@@ -180,23 +187,23 @@ class ViewCacheFile:
         self.done = int(stored.pop("done", 0))
         if stored != self._config or not path.is_file() or path.stat().st_size != size:
             self.done = 0
-            self._note.unlink(missing_ok=True)  # first of all: views of others are never taken for these
+            self._note.unlink(missing_ok=True)  # first, so that old views are never read as these after a crash
             _allocate_file(path, size)
         mapped = torch.from_file(str(path), shared=True, size=math.prod(shape), dtype=torch.bfloat16)
         self.values = mapped.view(shape)
 
     def mark(self, done: int) -> None:
-        """Note that the views of so many images are there."""
+        """Store the number of processed images."""
         self.done = done
         write_json(self._note, {**self._config, "done": done}, indent=None)
 
 
 def _allocate_file(path: Path, size: int) -> None:
-    """A new file in the old one's place: a process that has mapped the old one keeps what it sees."""
+    """Create a file of a size in place of an old one, which processes that have mapped it can still read."""
     try:
-        path.unlink(missing_ok=True)  # before the new one is there: the disk need not hold both
+        path.unlink(missing_ok=True)  # first, so that the disk never holds both
         with atomic_path(path) as temporary, temporary.open("wb") as stream:
-            if hasattr(os, "posix_fallocate"):  # a disk that is full is found now: later it would end the process
+            if hasattr(os, "posix_fallocate"):  # a full disk raises an error here; later it would kill the process
                 os.posix_fallocate(stream.fileno(), 0, size)
             else:
                 stream.truncate(size)
@@ -206,22 +213,21 @@ def _allocate_file(path: Path, size: int) -> None:
 
 
 class CachedViews:
-    """Views that a frozen stem has looked at once: a step of training then begins in the middle of the network.
+    """Activations of a frozen stem for a fixed set of views: training runs the late layers only.
 
     Args:
-        values: activations of each image's views, shape (n, views, c, h, w): the image, its mirror image, further weak
-            views, then strong ones.
-        n_weak: how many of the views are weak, 2 or more.
-        flip: whether the second view is the mirror image; otherwise it is a further weak view.
-        origin: a text that is another one if the activations were made from something else; None: they speak for
-            themselves, to the last bit.
+        values: activations of the views of each image, shape (n, views, c, h, w): the image, its mirror image, further
+            weak views, then strong views.
+        n_weak: number of weak views, at least 2.
+        flip: whether the second view is the mirror image; otherwise it is another weak view.
+        origin: digest of everything that determines the activations; None: `digest` hashes the activations.
     """
 
     def __init__(self, values: Tensor, n_weak: int, *, flip: bool = True, origin: str | None = None) -> None:
         if values.ndim != 5:
-            raise ValueError(f"views of shape {tuple(values.shape)}; expected (n, views, c, h, w)")
+            raise ValueError(f"values has shape {tuple(values.shape)}; expected (n, views, c, h, w)")
         if not 2 <= n_weak <= values.shape[1]:
-            raise ValueError(f"{n_weak} weak views of {values.shape[1]}; expected 2 to all of them")
+            raise ValueError(f"n_weak is {n_weak}; expected 2 to {values.shape[1]}, the number of views")
         self.values = values
         self.n_weak = n_weak
         self.flip = flip
@@ -231,30 +237,30 @@ class CachedViews:
         return len(self.values)
 
     def move(self, device: torch.device) -> None:
-        """To a GPU, if all views take no more than a quarter of what is free there; otherwise they stay at home."""
+        """Move the activations to a GPU if they take at most a quarter of its free memory, otherwise to the CPU."""
         current = self.values.device
         if current.type == device.type and device.index in (None, current.index):
             return
         self.values = self.values.to(device if fits_on_device(device, self.values.nbytes) else "cpu")
 
     def unaugmented(self, rows: Tensor, flipped: bool = False) -> Tensor:
-        """Activations of the images themselves, shape (b, c, h, w)."""
+        """Return activations of the images without augmentation, shape (b, c, h, w)."""
         check_flip(flipped, self.flip)
         return self._pick(rows, torch.full_like(rows, int(flipped)))
 
     def weak(self, rows: Tensor) -> Tensor:
-        """Activations of one of the weak views of each image."""
+        """Return activations of a random weak view of each image, shape (b, c, h, w)."""
         return self._pick(rows, torch.randint(self.n_weak, rows.shape, device=rows.device))
 
     def strong(self, rows: Tensor) -> Tensor:
-        """Activations of one of the strong views of each image."""
+        """Return activations of a random strong view of each image, shape (b, c, h, w)."""
         count = self.values.shape[1]
         if count == self.n_weak:
-            raise ValueError(f"none of the {count} views of each image is strong; expected n_strong of 1 or more")
+            raise ValueError(f"all {count} views of each image are weak; expected n_strong of 1 or more")
         return self._pick(rows, torch.randint(self.n_weak, count, rows.shape, device=rows.device))
 
     def digest(self) -> str:
-        """Of what the activations were made from: on a GPU, their last digits differ from run to run."""
+        """Return a digest of the origin, as on a GPU the last digits of the activations differ between runs."""
         blocks: Iterable[NDArray[np.generic]] = ()
         if self.origin is None:
             starts = range(0, len(self), DIGEST_ROWS)
@@ -277,27 +283,27 @@ def cache_views(
     file: Path | None = None,
     progress: bool | None = None,
 ) -> CachedViews:
-    """Let a stem look at every image: at itself, its mirror image, and as many random views as the options say.
+    """Compute the activations of a stem for each image, its mirror image, and random weak and strong views.
 
-    Without mirror images another weak view takes the place of the second.
+    Without mirror images, the second view is another weak view.
 
     Args:
-        stem: normalised images to activations (b, c, h, w); left on the device.
-        live: the images.
-        device: where to compute, in bfloat16 on a GPU. The views are kept there if there is room.
-        seed: of the random views.
-        file: where views are kept for which there is no GPU or no room on it. What lies there is not looked at again.
-            None keeps them in memory.
+        stem: normalised images to activations (b, c, h, w); moved to the device.
+        live: the images and the options of the views.
+        device: device of the stem, with bfloat16 on a GPU. The views are stored on a GPU if they fit.
+        seed: seed of the random views.
+        file: cache file for views that are not stored on a GPU; views in the file are not computed again. None stores
+            them in memory.
         progress: show a bar; None: only on a terminal.
 
     Returns:
-        n * (n_weak + n_strong) activations in 16 bits (bfloat16). Costs one pass of the stem for each.
+        n * (n_weak + n_strong) activations in bfloat16. Costs one forward pass of the stem for each of them.
 
     Raises:
-        ValueError: there are no images, or no room for the file.
+        ValueError: there are no images, or the file cannot be written.
     """
     if not len(live):
-        raise ValueError("there are no images to look at; expected at least one")
+        raise ValueError("live: has no images; expected at least one")
     origin = f"{digest_weights(stem.state_dict())} {seed} {live.digest()}"
     stem.to(device).eval()
     live.move(device)
@@ -311,11 +317,11 @@ def cache_views(
         return activations
 
     shape = (n, count, *activations_of(torch.zeros(1, dtype=torch.int64, device=device), 0).shape[1:])
-    # Random numbers are drawn in batches of `size`, so that the views depend on it.
+    # Random numbers are drawn in batches of `size`, so the views depend on it.
     cache = _allocate_views(shape, device, file, f"{origin} {device.type} {size}")
     with (
         torch.random.fork_rng(devices=[device] if device.type == "cuda" else []),
-        progress_bar("Looking at images", n * count, progress) as advance,
+        progress_bar("Processing images", n * count, progress) as advance,
     ):
         advance(cache.done * count)
         for start in range(cache.done, n, size):
@@ -329,27 +335,26 @@ def cache_views(
 
 
 def _nth_view(live: LiveViews, rows: Tensor, view: int) -> Tensor:
-    """The images of one of the cached views."""
+    """Return the images of one of the views to cache."""
     if view == 0 or (view == 1 and live.flip):
         return live.unaugmented(rows, flipped=view == 1)
     return live.weak(rows) if view < live.options.n_weak else live.strong(rows)
 
 
 class _MemoryBuffer:
-    """Room in memory, or on a GPU, with the face of a `ViewCacheFile`."""
+    """Views in memory or on a GPU, with the interface of `ViewCacheFile`."""
 
     def __init__(self, values: Tensor) -> None:
         self.values, self.done = values, 0
 
     def mark(self, done: int) -> None:
-        """Nothing is left behind."""
         self.done = done
 
 
 def _allocate_views(
     shape: tuple[int, ...], device: torch.device, file: Path | None, origin: str
 ) -> ViewCacheFile | _MemoryBuffer:
-    """Room for the views of all images: on the GPU if there is enough, else in the file, else in memory."""
+    """Allocate space for all views: on the GPU if they fit, otherwise in the file, without a file in memory."""
     fits = fits_on_device(device, torch.bfloat16.itemsize * math.prod(shape))
     if file is not None and not fits:
         return ViewCacheFile(file, origin, shape)
