@@ -83,7 +83,7 @@ def _smooth_noise(like: Tensor, n_cells: int) -> Tensor:
 
 
 def _bleed_through(ink: Tensor, options: DegradationOptions) -> Tensor:
-    """Add the mirrored next image of the batch faintly, as the back of the sheet."""
+    """Add another image of the batch, mirrored and faint, as the back of the sheet."""
     back = F.avg_pool2d(ink.flip(3).roll(1, 0), 3, 1, 1)
     amount = torch.where(_bernoulli(ink, options.p_bleed_through), _uniform(ink, 0, options.bleed_through), 0.0)
     return torch.maximum(ink, amount * back)

@@ -228,7 +228,7 @@ class WindowSampler:
         return self.cut(pages, corner, zoom)
 
     def cut(self, pages: NDArray[np.int64], corner: NDArray[np.float64], zoom: NDArray[np.float64]) -> Windows:
-        """Return windows with given upper left corners (b, 2) and zooms (b, 2), with the symbols centred inside."""
+        """Return windows at upper left corners (b, 2) with zooms (b, 2), and the symbols whose centres lie inside."""
         pack, options = self.pack, self.options
         sizes = pack.first[pages + 1] - pack.first[pages]
         image = np.repeat(np.arange(len(pages)), sizes)
