@@ -40,7 +40,7 @@ def test_run_clusters_points(tmp_path: Path, network: Path) -> None:
     assert single.output.startswith("20 items, 1 cluster: ")
 
 
-@pytest.mark.filterwarnings("ignore:6 clusters were asked for")
+@pytest.mark.filterwarnings("ignore:6 clusters were requested")
 def test_max_clusters_may_exceed_that_of_the_training(tmp_path: Path, network: Path) -> None:
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(20, 2)))
     arguments = ["cluster", "run", str(tmp_path / "x.npy"), "--out", str(tmp_path / "out"), "--model", str(network)]

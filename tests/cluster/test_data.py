@@ -27,7 +27,7 @@ def write_sound(path: Path, seconds: float, seed: int = 0) -> None:
     soundfile.write(path, samples.astype(np.float32), SAMPLE_RATE)
 
 
-def test_tables_are_points(tmp_path: Path) -> None:
+def test_tables_are_loaded_as_points(tmp_path: Path) -> None:
     (tmp_path / "p.csv").write_text("x,y\n0,1\n2,3\n4,5\n")
     items = load_items(tmp_path / "p.csv", "points")
     assert items.values.tolist() == [[0, 1], [2, 3], [4, 5]]
@@ -36,7 +36,7 @@ def test_tables_are_points(tmp_path: Path) -> None:
         load_items(tmp_path, "points")
 
 
-def test_images_are_squares_of_bytes_and_broken_ones_are_skipped(tmp_path: Path) -> None:
+def test_images_are_resized_to_bytes_and_broken_ones_are_skipped(tmp_path: Path) -> None:
     for name, colour in (("a/x.png", "red"), ("b/y.jpg", "blue")):
         (tmp_path / name).parent.mkdir()
         Image.new("RGB", (60, 30), colour).save(tmp_path / name)
@@ -49,7 +49,7 @@ def test_images_are_squares_of_bytes_and_broken_ones_are_skipped(tmp_path: Path)
     assert [name for name, _ in items.skipped] == ["broken.png"]
 
 
-def test_images_can_be_seen_through_a_backbone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_backbone_extracts_features_of_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENTOURAGE_CACHE", str(tmp_path / "cache"))
     folder = tmp_path / "images"
     folder.mkdir()
@@ -60,7 +60,7 @@ def test_images_can_be_seen_through_a_backbone(tmp_path: Path, monkeypatch: pyte
     assert items.values.shape == (2, 1280)
 
 
-def test_sounds_are_their_loudest_moment(tmp_path: Path) -> None:
+def test_sounds_are_loaded_as_their_loudest_segment(tmp_path: Path) -> None:
     write_sound(tmp_path / "a.wav", 3.0)
     write_sound(tmp_path / "b.flac", 0.4)
     (tmp_path / "c.wav").write_bytes(b"no sound")
@@ -69,26 +69,26 @@ def test_sounds_are_their_loudest_moment(tmp_path: Path) -> None:
     assert [name for name, _ in items.skipped] == ["c.wav"]
 
 
-@pytest.mark.parametrize("loud", [1e30, 3e38])
-def test_a_sound_too_loud_to_measure_is_skipped(tmp_path: Path, loud: float) -> None:
+@pytest.mark.parametrize("amplitude", [1e30, 3e38])
+def test_sounds_with_too_large_samples_are_skipped(tmp_path: Path, amplitude: float) -> None:
     write_sound(tmp_path / "a.wav", 3.0)
     samples = np.zeros(22050 * 3, dtype=np.float32)
-    samples[100:900] = loud * (-1) ** np.arange(800)
-    soundfile.write(tmp_path / "b.wav", samples, 22050, subtype="FLOAT")  # resampled: may leave the floats
+    samples[100:900] = amplitude * (-1) ** np.arange(800)
+    soundfile.write(tmp_path / "b.wav", samples, 22050, subtype="FLOAT")  # resampling may overflow
     for items in (load_items(tmp_path, "sounds", progress=False), load_sounds(tmp_path, progress=False)):
         assert set(items.names) == {"a.wav"}
         assert items.values.isfinite().all()
         assert [name for name, _ in items.skipped] == ["b.wav"]
-        assert "expected some from -1 to 1" in items.skipped[0][1]
+        assert "expected values from -1 to 1" in items.skipped[0][1]
 
 
-def test_the_loudest_that_passes_is_still_a_finite_picture(tmp_path: Path) -> None:
+def test_the_largest_allowed_samples_give_a_finite_spectrogram(tmp_path: Path) -> None:
     samples = np.full(SAMPLE_RATE * 3, MAX_AMPLITUDE, dtype=np.float32)
     soundfile.write(tmp_path / "a.wav", samples, SAMPLE_RATE, subtype="FLOAT")
     assert load_items(tmp_path, "sounds", progress=False).values.isfinite().all()
 
 
-def test_the_loudest_moment_is_found_to_a_hundredth_of_a_second() -> None:
+def test_the_loudest_segment_is_located_within_10_ms() -> None:
     samples = 0.01 * torch.ones(4 * SEGMENT_LENGTH)
     start = 160 * 211
     samples[start : start + SEGMENT_LENGTH] = 1
@@ -96,7 +96,7 @@ def test_the_loudest_moment_is_found_to_a_hundredth_of_a_second() -> None:
     assert loudest_segment(torch.ones(100)).shape == (SEGMENT_LENGTH,)
 
 
-def test_sounds_to_learn_from_are_cut_into_stretches(tmp_path: Path) -> None:
+def test_training_sounds_are_divided_into_segments(tmp_path: Path) -> None:
     write_sound(tmp_path / "one" / "a.wav", 6.0)
     write_sound(tmp_path / "two" / "b.wav", 1.0)
     (tmp_path / "two" / "c.wav").write_bytes(b"no sound")
@@ -107,25 +107,25 @@ def test_sounds_to_learn_from_are_cut_into_stretches(tmp_path: Path) -> None:
     assert read_segments(tmp_path / "one" / "a.wav").shape == (2, 128, 256)
 
 
-def test_a_folder_says_what_it_holds(tmp_path: Path) -> None:
+def test_detect_kind_uses_the_suffixes_of_visible_files(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="neither an image nor a sound"):
         detect_kind(tmp_path)
     (tmp_path / "a.txt").write_text("")
     (tmp_path / "b.wav").write_bytes(b"")
     assert detect_kind(tmp_path) == "sounds"
-    for hidden in (".a.png", ".thumbnails/a.png", "folder.png/b.txt"):  # none of them is an image of this folder
+    for hidden in (".a.png", ".thumbnails/a.png", "folder.png/b.txt"):  # hidden or not an image
         (tmp_path / hidden).parent.mkdir(exist_ok=True)
         (tmp_path / hidden).write_bytes(b"")
     assert detect_kind(tmp_path) == "sounds"
     (tmp_path / "a.png").write_bytes(b"")
-    with pytest.raises(ValueError, match="holds images and sounds; expected one kind"):
+    with pytest.raises(ValueError, match="expected either images or sounds"):
         detect_kind(tmp_path)
     (tmp_path / "b.wav").unlink()
     assert detect_kind(tmp_path) == "images"
 
 
 @pytest.mark.parametrize("kind", ["images", "sounds"])
-def test_a_folder_of_nothing_but_broken_files_is_refused(tmp_path: Path, kind: str) -> None:
+def test_a_folder_without_readable_files_raises(tmp_path: Path, kind: str) -> None:
     for name in ("a.png", "a.wav"):
         (tmp_path / name).write_bytes(b"broken")
     with pytest.raises(ValueError, match="none of the 1 files can be read; the first is a"):

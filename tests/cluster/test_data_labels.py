@@ -18,18 +18,18 @@ def test_folders_are_classes(tmp_path: Path) -> None:
         folder_labels(alone, tmp_path)
 
 
-def test_a_table_names_classes_of_some_items(tmp_path: Path) -> None:
+def test_a_table_may_label_a_subset_of_the_items(tmp_path: Path) -> None:
     (tmp_path / "l.csv").write_text("item,label\n3.png,dog\na/1.png,cat\n4.png,dog\n")
     assert table_labels(ITEMS, tmp_path / "l.csv") == ([0, 2], ["cat", "dog"])
 
 
-def test_pairs_are_read_with_their_answers(tmp_path: Path) -> None:
+def test_pairs_are_read_as_must_and_cannot_links(tmp_path: Path) -> None:
     (tmp_path / "p.csv").write_text("first,second,same\n1.png,2.png,yes\na/1.png,b/3.png,0\nb/4.png,1.png,1\n")
     must, cannot = read_pairs(ITEMS, tmp_path / "p.csv")
     assert (must.tolist(), cannot.tolist()) == ([[0, 1]], [[0, 2]])
 
 
-def test_stretches_of_one_sound_belong_together(tmp_path: Path) -> None:
+def test_segments_of_one_sound_are_linked(tmp_path: Path) -> None:
     items = Items("sounds", ["a.wav", "a.wav", "b.wav"], torch.zeros(3, 1), None, [])
     (tmp_path / "p.csv").write_text("first,second,same\na.wav,b.wav,no\n")
     must, cannot = read_pairs(items, tmp_path / "p.csv")
@@ -45,13 +45,13 @@ def test_stretches_of_one_sound_belong_together(tmp_path: Path) -> None:
         ("1.png,1.png,0", "line 2: item '1.png' is paired with itself"),
     ],
 )
-def test_pairs_that_make_no_sense_are_refused(tmp_path: Path, row: str, message: str) -> None:
+def test_invalid_pairs_raise(tmp_path: Path, row: str, message: str) -> None:
     (tmp_path / "p.csv").write_text(f"first,second,same\n{row}\n")
     with pytest.raises(ValueError, match=message):
         read_pairs(ITEMS, tmp_path / "p.csv")
 
 
-def test_whole_classes_are_held_out() -> None:
+def test_entire_classes_are_held_out() -> None:
     labels = [f"c{i % 20}" for i in range(100)]
     held_out = hold_out_classes(labels, 0.15, 2, seed=0)
     assert len({label for label, out in zip(labels, held_out, strict=True) if out}) == 3
@@ -60,11 +60,11 @@ def test_whole_classes_are_held_out() -> None:
     assert not hold_out_classes(["a", "b", "c"], 0.15, 2, seed=0).any()
 
 
-def test_parts_are_held_out_with_what_they_are_kept_apart_from() -> None:
-    must = np.array([[2 * i, 2 * i + 1] for i in range(20)])  # twenty parts of two; items 40 and 41 are alone
+def test_components_are_held_out_in_pairs_with_a_cannot_link() -> None:
+    must = np.array([[2 * i, 2 * i + 1] for i in range(20)])  # 20 components of two items; items 40 and 41 are single
     cannot = np.array([[2 * i, 2 * i + 2] for i in range(19)] + [[0, 40], [2, 41]])
     held_out = hold_out_components(must, cannot, 42, 0.15, 0)
-    assert held_out.sum() in (6, 8)  # three parts: links bring two at a time, or one
+    assert held_out.sum() in (6, 8)  # three components, or four: a link adds one or two
     assert not any(hold_out_components(must, cannot, 42, 0.15, seed)[40:].any() for seed in range(20))
     assert held_out[cannot].all(1).any()
     assert (held_out[must].all(1) | ~held_out[must].any(1)).all()

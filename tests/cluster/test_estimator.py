@@ -33,8 +33,8 @@ from entourage.cluster.task import default_recipe, resolve_model_options
 SMALL = ModelOptions(k_max=4, width=16, depth=2, heads=2, code=8, frequencies=8)
 
 
-def trained() -> LearnedClustering:
-    """A clusterer whose network was set, not trained: clusters are what lies close together."""
+def hand_set_clusterer() -> LearnedClustering:
+    """Return a clusterer whose weights are set by hand, so that close points form a cluster."""
     torch.manual_seed(0)
     network = ClusterNetwork((2,), SMALL).eval()
     cluster_codes = network.clustering.cluster_codes
@@ -59,9 +59,9 @@ def blobs(n: int = 60, k: int = 3) -> tuple[np.ndarray, np.ndarray]:
     return np.array([[0, 0], [3, 0], [0, 3], [3, 3]])[truth] + 0.1 * rng.normal(size=(n, 2)), truth
 
 
-def test_clusters_their_number_and_their_probabilities_are_found() -> None:
+def test_predict_sets_clusters_number_and_probabilities() -> None:
     X, truth = blobs()
-    clusterer = trained()
+    clusterer = hand_set_clusterer()
     labels = clusterer.predict(X)
     assert score(truth, labels).mr == 0
     assert clusterer.n_clusters_ == 3
@@ -76,24 +76,24 @@ def test_clusters_their_number_and_their_probabilities_are_found() -> None:
     np.testing.assert_array_equal(clusterer.labels_, labels)
 
 
-def test_order_does_not_matter() -> None:
+def test_predict_is_invariant_to_the_order_of_items() -> None:
     X, _ = blobs()
     order = np.random.default_rng(1).permutation(len(X))
-    straight, shuffled = trained().predict(X), trained().predict(X[order])
+    straight, shuffled = hand_set_clusterer().predict(X), hand_set_clusterer().predict(X[order])
     assert score(straight[order], shuffled).mr == 0
 
 
-def test_data_larger_than_a_set_are_clustered_as_a_whole() -> None:
+def test_more_items_than_set_size_are_clustered_consistently() -> None:
     X, truth = blobs(450, 4)
-    clusterer = trained().set_params(k_max=5)
+    clusterer = hand_set_clusterer().set_params(k_max=5)
     assert score(truth, clusterer.predict(X)).mr == 0
     assert clusterer.n_clusters_ == 4
 
 
-def test_a_set_is_as_large_as_the_network_was_trained_with() -> None:
+def test_the_default_set_size_is_that_of_the_training() -> None:
     X, _ = blobs(90, 3)
     sizes: list[int] = []
-    clusterer = trained().set_params(set_size=None)
+    clusterer = hand_set_clusterer().set_params(set_size=None)
     clusterer.network_.register_forward_pre_hook(lambda _, inputs: sizes.append(inputs[0].shape[1]))
     clusterer.predict(X)
     assert sizes == [90]
@@ -104,40 +104,41 @@ def test_a_set_is_as_large_as_the_network_was_trained_with() -> None:
     assert 60 in sizes
 
 
-def test_a_known_number_can_be_given_and_a_larger_one_asked_for() -> None:
+def test_n_clusters_and_a_larger_k_max_are_supported() -> None:
     X, _ = blobs()
-    assert trained().set_params(n_clusters=2).predict(X).max() == 1
-    wide = trained().set_params(k_max=7)
+    assert hand_set_clusterer().set_params(n_clusters=2).predict(X).max() == 1
+    wide = hand_set_clusterer().set_params(k_max=7)
     wide.predict(X)
     assert wide.count_probabilities_.shape == (7,)
-    with pytest.raises(ValueError, match="61 clusters were asked for; expected 1 to 60, the items there are"):
-        trained().set_params(n_clusters=61).predict(X)
+    with pytest.raises(ValueError, match=r"n_clusters: .*expected 1 to 60, the number of items"):
+        hand_set_clusterer().set_params(n_clusters=61).predict(X)
 
 
-def test_a_known_number_may_be_larger_than_any_the_network_was_trained_with() -> None:
+def test_n_clusters_may_exceed_the_k_max_of_an_attention_network() -> None:
     rng = np.random.default_rng(0)
-    truth = np.arange(72) % 6  # the network counts to four
+    truth = np.arange(72) % 6  # the network has a k_max of four
     X = 3.0 * np.stack([truth % 3, truth // 3], axis=1) + 0.1 * rng.normal(size=(72, 2))
-    assert score(truth, trained().set_params(n_clusters=6).predict(X)).mr == 0
+    assert score(truth, hand_set_clusterer().set_params(n_clusters=6).predict(X)).mr == 0
     options = ModelOptions(network="lstm", k_max=3, units=8, layers=1, recurrent_units=4)
     clusterer = LearnedClustering(n_clusters=4, device="cpu")
     clusterer.network_ = ClusterNetwork((2,), options).eval()
-    with pytest.raises(ValueError, match="4 clusters were asked for; expected 1 to 3, the most this network finds"):
+    with pytest.raises(ValueError, match=r"n_clusters: .*expected 1 to 3, the maximum of this network"):
         clusterer.predict(X)
 
 
-def test_where_counting_ended_too_early_it_is_told() -> None:
+def test_the_largest_number_of_clusters_as_estimate_warns() -> None:
     X, truth = blobs(60, 4)
-    with pytest.warns(UserWarning, match=r"number of clusters is 4, the largest .* raise k_max \(--max-clusters\)"):
-        trained().predict(X)
+    with pytest.warns(UserWarning, match=r"number of clusters is 4, the largest .* k_max \(--max-clusters\)"):
+        hand_set_clusterer().predict(X)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert score(truth, trained().set_params(k_max=5).predict(X)).mr == 0
-        trained().set_params(n_clusters=4).predict(X)  # known, so nothing is to be found
-        trained().predict([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0], [3.0, 3.0]])  # there cannot be more
+        assert score(truth, hand_set_clusterer().set_params(k_max=5).predict(X)).mr == 0
+        hand_set_clusterer().set_params(n_clusters=4).predict(X)  # no estimate, no warning
+        # No more than four items, no warning
+        hand_set_clusterer().predict([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0], [3.0, 3.0]])
 
 
-def test_fit_learns_from_a_sampler_and_a_file_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fit_trains_on_a_sampler_and_save_stores_the_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = Curriculum(
         base_size=12, base_clusters=3, base_fraction=1.0, min_size=12, max_size=12, sets=4, min_cluster_size=4
     )
@@ -145,7 +146,7 @@ def test_fit_learns_from_a_sampler_and_a_file_keeps_it(tmp_path: Path, monkeypat
     monkeypatch.setitem(PRESETS, "tiny", Preset(SMALL))
     before = torch.get_rng_state()
     clusterer = LearnedClustering("tiny", recipe=recipe, device="cpu").fit(PointSampler(3), progress=False)
-    assert torch.equal(torch.get_rng_state(), before)  # what others draw is not its business
+    assert torch.equal(torch.get_rng_state(), before)  # the global random state is unchanged
     assert clusterer.training_result_.steps == 3
     assert clusterer.network_.notes["set_size"] == "12"
     X, _ = blobs()
@@ -166,11 +167,11 @@ def test_fit_trains_what_the_command_line_trains(name: str, monkeypatch: pytest.
     assert options.metric == "euclidean"
 
 
-def test_the_lines_of_the_documentation_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_of_the_documentation_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (Path(__file__).parents[2] / "docs" / "cluster.md").read_text(encoding="utf-8")
     lines = text.split("```python\n")[1].split("```")[0]
     assert lines.count(", minutes=1") == 1
-    lines = lines.replace(", minutes=1", "")  # two steps are enough here
+    lines = lines.replace(", minutes=1", "")  # the test trains for two steps instead
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(PRESETS, "default", Preset(SMALL))
     monkeypatch.setattr(task_module, "DEFAULT_STEPS", 2)
@@ -181,7 +182,7 @@ def test_the_lines_of_the_documentation_run(tmp_path: Path, monkeypatch: pytest.
     assert LearnedClustering.load("mine.safetensors").network_.shape == (64,)
 
 
-def test_pairs_alone_are_enough_to_learn_from_and_to_validate_with() -> None:
+def test_fit_accepts_pairs_for_training_and_validation() -> None:
     sizes = Curriculum(
         base_size=6, base_clusters=2, base_fraction=1.0, min_size=6, max_size=6, sets=2, min_cluster_size=2
     )
@@ -193,7 +194,7 @@ def test_pairs_alone_are_enough_to_learn_from_and_to_validate_with() -> None:
     assert 0 <= clusterer.training_result_.metrics["mr"] <= 1
 
 
-def test_images_are_learned_and_clustered_too() -> None:
+def test_fit_and_predict_accept_images() -> None:
     items, labels = torch.rand(12, 3, 8, 8), np.repeat([0, 1, 2], 4)
     sizes = Curriculum(
         base_size=6, base_clusters=2, base_fraction=1.0, min_size=6, max_size=6, sets=2, min_cluster_size=2
@@ -213,24 +214,24 @@ def test_images_are_learned_and_clustered_too() -> None:
         ([[0.0, 1e301], [0.0, 1.0]], r"row 0 that is not finite; expected numbers up to 1e\+300"),
         ([[0.0, 1j], [0.0, 1.0]], "complex"),
         (torch.zeros(3, 2, dtype=torch.complex64), "complex"),
-        ([[0.0, 1.0, 2.0]] * 3, "the network was trained for"),
+        ([[0.0, 1.0, 2.0]] * 3, "X has 3 columns; expected 2"),
         ([0.0, 1.0], "expected .items, 2."),
     ],
 )
 @pytest.mark.filterwarnings("ignore:overflow")
-def test_bad_data_are_refused(X: object, message: str) -> None:
+def test_invalid_items_raise(X: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        trained().predict(X)  # type: ignore[arg-type]
+        hand_set_clusterer().predict(X)  # type: ignore[arg-type]
 
 
-def test_it_clones_and_says_when_it_has_not_learned() -> None:
-    fresh = clone(trained())
+def test_a_clone_is_not_fitted() -> None:
+    fresh = clone(hand_set_clusterer())
     assert fresh.get_params()["set_size"] == 100
     with pytest.raises(NotFittedError, match="call fit, or load"):
         fresh.predict([[0.0, 1.0]] * 3)
 
 
-def test_ties_leave_no_cluster_empty() -> None:
+def test_ties_do_not_create_empty_clusters() -> None:
     probabilities = np.array([[0.5, 0.5, 0.0], [0.0, 0.6, 0.4], [0.1, 0.6, 0.3], [0.2, 0.2, 0.6]])
     labels, ordered = module._order_by_size(probabilities)
     assert labels.tolist() == [1, 0, 0, 2]
@@ -240,28 +241,28 @@ def test_ties_leave_no_cluster_empty() -> None:
     assert ordered.tolist() == [[1], [1]]
 
 
-def test_fewer_clusters_than_asked_for_are_told_of() -> None:
+def test_fewer_clusters_than_requested_warn() -> None:
     X = np.array([[0.0, 0.0]] * 5 + [[3.0, 0.0]] * 5)
-    clusterer = trained().set_params(n_clusters=3)
-    with pytest.warns(UserWarning, match="3 clusters were asked for, 2 have members"):
+    clusterer = hand_set_clusterer().set_params(n_clusters=3)
+    with pytest.warns(UserWarning, match="3 clusters were requested, but only 2 have members"):
         clusterer.predict(X)
     assert clusterer.n_clusters_ == 2
 
 
-def test_fewer_clusters_than_are_likeliest_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    clusterer = trained()
+def test_fewer_clusters_than_most_probable_warn(monkeypatch: pytest.MonkeyPatch) -> None:
+    clusterer = hand_set_clusterer()
     cluster_codes = clusterer.network_.clustering.forward
 
-    def sees_three(z: Tensor, k_max: int | None = None) -> SetPrediction:
+    def predict_three(z: Tensor, k_max: int | None = None) -> SetPrediction:
         return replace(cluster_codes(z, k_max), count=torch.tensor([[0.1, 0.2, 0.6, 0.1]]).log())
 
-    monkeypatch.setattr(clusterer.network_.clustering, "forward", sees_three)
+    monkeypatch.setattr(clusterer.network_.clustering, "forward", predict_three)
     X = np.array([[0.0, 0.0]] * 5 + [[3.0, 0.0]] * 5)
-    with pytest.warns(UserWarning, match="3 clusters are likeliest, 2 have members"):
+    with pytest.warns(UserWarning, match="3 clusters are most probable, but only 2 have members"):
         clusterer.predict(X)
 
 
-def test_a_network_that_reads_distances_has_its_own_size_of_sets() -> None:
+def test_an_lstm_with_a_metric_has_a_fixed_set_size() -> None:
     torch.manual_seed(0)
     options = ModelOptions(network="lstm", metric="full", set_size=20, k_max=3, units=8, layers=1, recurrent_units=4)
     clusterer = LearnedClustering(device="cpu")
@@ -271,46 +272,49 @@ def test_a_network_that_reads_distances_has_its_own_size_of_sets() -> None:
     assert clusterer.n_subsets_ == 9
     assert clusterer.predict(X[:20]).shape == (20,)
     assert clusterer.n_subsets_ == 1
-    with pytest.raises(ValueError, match="X has 19 items; this network reads sets of 20, expected as many or more"):
+    with pytest.raises(ValueError, match="X has 19 items; expected 20 or more"):
         clusterer.predict(X[:19])
-    with pytest.raises(ValueError, match="set_size is 30; this network reads sets of 20"):
+    with pytest.raises(ValueError, match="set_size is 30; expected 20"):
         clusterer.set_params(set_size=30).predict(X)
 
 
 @pytest.mark.parametrize("k_max", [0, -1, 2.5, "3", True])
-def test_options_out_of_range_are_refused(k_max: int) -> None:
-    message = f"k_max is {k_max!r}; expected a whole number, 1 or more, or None"
+def test_options_out_of_range_raise(k_max: int) -> None:
+    message = f"k_max is {k_max!r}; expected an integer, 1 or more, or None"
     with pytest.raises(ValueError, match=message):
         LearnedClustering.load("points", k_max=k_max)
     with pytest.raises(ValueError, match=message):
-        trained().set_params(k_max=k_max).predict(blobs()[0])
+        hand_set_clusterer().set_params(k_max=k_max).predict(blobs()[0])
     with pytest.raises(ValueError, match=message):
         LearnedClustering(k_max=k_max).fit(PointSampler(3))
     for name in ("set_size", "n_clusters"):
-        with pytest.raises(ValueError, match=f"{name} is {k_max!r}; expected a whole number"):
-            trained().set_params(**{name: k_max}).predict(blobs()[0])
+        with pytest.raises(ValueError, match=f"{name} is {k_max!r}; expected an integer"):
+            hand_set_clusterer().set_params(**{name: k_max}).predict(blobs()[0])
 
 
 @pytest.mark.parametrize("seed", [-1, 0.5])
-def test_a_random_state_that_is_none_is_refused(seed: object) -> None:
-    with pytest.raises(ValueError, match=f"random_state is {seed}; expected a whole number, 0 or more, or None"):
-        trained().set_params(random_state=seed).predict(blobs()[0])
+def test_an_invalid_random_state_raises(seed: object) -> None:
+    with pytest.raises(ValueError, match=f"random_state is {seed}; expected an integer, 0 or more, or None"):
+        hand_set_clusterer().set_params(random_state=seed).predict(blobs()[0])
 
 
-def test_chance_needs_no_seed() -> None:
+def test_random_state_may_be_none() -> None:
     X = blobs()[0]
-    assert trained().set_params(random_state=None).predict(X).tolist() == trained().predict(X).tolist()
+    assert (
+        hand_set_clusterer().set_params(random_state=None).predict(X).tolist()
+        == hand_set_clusterer().predict(X).tolist()
+    )
 
 
-def test_more_clusters_than_there_may_be_are_refused() -> None:
+def test_n_clusters_above_k_max_raises() -> None:
     with pytest.raises(ValueError, match="n_clusters is 5; expected 3 or less"):
-        trained().set_params(n_clusters=5, k_max=3).predict(blobs()[0])
+        hand_set_clusterer().set_params(n_clusters=5, k_max=3).predict(blobs()[0])
 
 
-def test_numbers_of_numpy_are_whole_numbers_too() -> None:
-    assert trained().set_params(n_clusters=np.int64(2)).predict(blobs()[0]).max() == 1
+def test_numpy_integers_are_accepted() -> None:
+    assert hand_set_clusterer().set_params(n_clusters=np.int64(2)).predict(blobs()[0]).max() == 1
 
 
-def test_items_are_no_sampler() -> None:
-    with pytest.raises(ValueError, match="fit was given a ndarray; expected a sampler"):
+def test_items_instead_of_a_sampler_raise() -> None:
+    with pytest.raises(ValueError, match="sampler is of type ndarray; expected a sampler"):
         LearnedClustering().fit(blobs()[0])  # type: ignore[arg-type]

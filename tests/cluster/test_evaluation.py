@@ -7,7 +7,7 @@ from entourage.cluster.sampling.labelled import ConstraintSampler
 from entourage.cluster.sampling.points import PointSampler
 
 
-def test_evaluation_uses_the_same_sets_again_and_takes_any_method() -> None:
+def test_evaluate_uses_the_same_sets_for_any_method() -> None:
     def perfect(x: torch.Tensor) -> torch.Tensor:
         batches.append(x)
         return torch.zeros(x.shape[:2], dtype=torch.long)
@@ -21,8 +21,9 @@ def test_evaluation_uses_the_same_sets_again_and_takes_any_method() -> None:
     assert not torch.equal(batches[0], batches[1])
 
 
-def test_where_pairs_alone_are_known_those_held_together_are_what_is_compared_with() -> None:
+def test_evaluate_compares_with_linked_pairs_if_labels_are_unknown() -> None:
     items = torch.tensor([[0.0], [0.0], [1.0], [1.0], [2.0]])
-    pairs = ConstraintSampler(items, [(0, 1), (2, 3)], [(1, 2), (3, 4)], 3)  # of 0 and 4 nothing is said: apart
+    # 0 and 4 are unconstrained, which counts as different clusters
+    pairs = ConstraintSampler(items, [(0, 1), (2, 3)], [(1, 2), (3, 4)], 3)
     assert {s.mr for s in evaluate(lambda x: x[..., 0].long(), pairs, 40, 8)} == {0}
     assert max(s.mr for s in evaluate(lambda x: (x[..., 0] == 1).long(), pairs, 40, 8)) > 0

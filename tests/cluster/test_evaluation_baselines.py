@@ -28,7 +28,7 @@ def ring_in_ring() -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate([circle, 0.2 * circle]), np.repeat([0, 1], 40)
 
 
-def test_each_finds_what_it_is_made_for() -> None:
+def test_baselines_solve_the_sets_that_they_suit() -> None:
     X, labels_true = blobs()
     rings, inner = ring_in_ring()
     assert score(labels_true, k_means(X, 3)).mr == 0
@@ -39,12 +39,12 @@ def test_each_finds_what_it_is_made_for() -> None:
     assert score(inner, dbscan(rings, 0.1, 3)).mr == 0
 
 
-def test_a_radius_is_a_share_of_the_extent() -> None:
+def test_a_radius_is_a_fraction_of_the_extent() -> None:
     X, _ = blobs()
     np.testing.assert_array_equal(dbscan(1000 * X, 0.1, 3), dbscan(X, 0.1, 3))
 
 
-def test_chance_knows_nothing_but_its_seed() -> None:
+def test_random_clusters_depend_only_on_the_seed() -> None:
     X, labels_true = blobs()
     np.testing.assert_array_equal(random_clusters(X, 5, seed=1), random_clusters(X, 5, seed=1))
     predictions = [random_clusters(X, 5, seed=s) for s in range(200)]
@@ -52,7 +52,7 @@ def test_chance_knows_nothing_but_its_seed() -> None:
     assert np.mean([score(labels_true, labels).ari for labels in predictions]) == pytest.approx(0, abs=0.02)
 
 
-def test_the_best_setting_is_that_of_the_validation_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tuning_selects_the_best_setting_on_validation_sets(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, few in (
         ("DBSCAN_RADII", (0.01, 0.1, 0.15)),
         ("DBSCAN_MIN_SAMPLES", (2, 8)),
@@ -66,11 +66,11 @@ def test_the_best_setting_is_that_of_the_validation_sets(monkeypatch: pytest.Mon
         assert name
     baseline, _ = tune_dbscan([ring_in_ring()])
     assert score(ring_in_ring()[1], baseline(ring_in_ring()[0])).mr == 0
-    with pytest.raises(ValueError, match="no validation sets"):
+    with pytest.raises(ValueError, match="sets is empty; expected at least one"):
         tune_dbscan([])
 
 
-def test_few_points_and_copies_are_no_reason_to_fail() -> None:
+def test_few_and_duplicate_points_are_supported() -> None:
     for X in (np.zeros((6, 2)), np.array([[0.0, 0.0], [1.0, 1.0]])):
         assert len(k_means(X, 2)) == len(k_means_silhouette(X, 5)) == len(dbscan(X, 0.1, 2)) == len(X)
         assert len(hdbscan(X, 3, allow_single_cluster=True)) == len(X)

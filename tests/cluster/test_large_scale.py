@@ -15,7 +15,7 @@ K_MAX = 6
 
 
 class Oracle:
-    """Knows the truth, numbers clusters anew in every set, and counts how often it is asked."""
+    """A stub network with the true clusters, numbered at random in each set; records its calls."""
 
     def __init__(self, truth: NDArray[np.int64], uncertainty: float = 0.02) -> None:
         self.truth, self.uncertainty, self.calls = truth, uncertainty, []
@@ -26,7 +26,7 @@ class Oracle:
         present = self.rng.permutation(np.unique(self.truth[rows]))
         k = len(present)
         assignment = torch.zeros(1, len(rows), K_MAX, K_MAX)
-        for other in range(1, K_MAX + 1):  # asked for another number, it is at a loss
+        for other in range(1, K_MAX + 1):  # uniform for any other number of clusters
             assignment[0, :, other - 1, :other] = 1 / other
         codes = torch.from_numpy(np.argsort(present)[np.searchsorted(np.sort(present), self.truth[rows])])
         probabilities = torch.full((len(rows), k), self.uncertainty / k)
@@ -37,7 +37,7 @@ class Oracle:
         return SetPrediction((count / count.sum()).log(), assignment, torch.zeros(1, len(rows), 1))
 
 
-def test_parts_agree_on_the_names_of_clusters() -> None:
+def test_clusters_of_subsets_are_matched() -> None:
     truth = np.random.default_rng(0).integers(0, 4, 500)
     oracle = Oracle(truth)
     partition = cluster_in_subsets(oracle, 500, 60, np.random.default_rng(1))
@@ -50,7 +50,7 @@ def test_parts_agree_on_the_names_of_clusters() -> None:
     assert all(set(rows[:30]) == core for rows in oracle.calls)
 
 
-def test_small_data_are_one_set() -> None:
+def test_few_items_are_one_set() -> None:
     truth = np.array([0, 1, 1, 0, 2])
     oracle = Oracle(truth)
     partition = cluster_in_subsets(oracle, 5, 60, np.random.default_rng(0))
@@ -59,7 +59,7 @@ def test_small_data_are_one_set() -> None:
     assert partition.count.argmax() == 2
 
 
-def test_a_cluster_that_the_core_lacks_is_found_all_the_same() -> None:
+def test_clusters_without_core_items_are_detected() -> None:
     truth = np.zeros(400, dtype=np.int64)
     truth[200:] = 1
     truth[395:] = 2  # five of 400: most cores of 20 have none
@@ -72,8 +72,8 @@ def test_a_cluster_that_the_core_lacks_is_found_all_the_same() -> None:
     assert max(e.mr for e in errors) <= 5 / 400
 
 
-class Contrary(Oracle):
-    """Thinks otherwise at one of its looks: that there are two clusters, the last two being one, or four, one empty."""
+class DeviatingOracle(Oracle):
+    """Predicts another number at one call: two clusters, the last two of which are joined, or four, one empty."""
 
     def __init__(self, truth: NDArray[np.int64], at: int, other: int) -> None:
         super().__init__(truth)
@@ -94,42 +94,42 @@ class Contrary(Oracle):
 
 @pytest.mark.parametrize("other", [2, 4])
 @pytest.mark.parametrize("at", [0, 2, 4])
-def test_all_parts_decide_on_the_number_and_none_alone_whichever_comes_first(at: int, other: int) -> None:
+def test_the_number_of_clusters_does_not_depend_on_a_single_subset(at: int, other: int) -> None:
     truth = np.random.default_rng(0).integers(0, 3, 120)
-    oracle = Contrary(truth, at, other)
+    oracle = DeviatingOracle(truth, at, other)
     result = cluster_in_subsets(oracle, 120, 40, np.random.default_rng(1))
     assert result.probabilities.shape == (120, 3)
     assert score(truth, result.probabilities.argmax(1)).mr == 0
     assert result.n_subsets == 5
     assert result.count.argmax() == 2
     assert result.count[other - 1] == pytest.approx((1 / 1.05 + 4 * 0.01 / 1.05) / 5)
-    # What was read before the mean was for three, the second part perhaps in a tie, is looked at again.
+    # Subsets evaluated before the mean was for three, perhaps including a tie at the second, are evaluated again.
     assert len(oracle.calls) == 5 if at else len(oracle.calls) in (6, 7)
     assert at or np.array_equal(oracle.calls[0], oracle.calls[5])
 
 
-def test_no_part_is_looked_at_more_than_once_more_for_the_number_chosen() -> None:
+def test_subsets_are_evaluated_at_most_twice() -> None:
     truth = np.random.default_rng(0).integers(0, 3, 120)
 
-    class Undecided(Oracle):
-        """Thinks of two at first, and later of three, ever more surely."""
+    class IncreasingOracle(Oracle):
+        """Predicts two clusters first, and three with increasing probability later."""
 
         def __call__(self, rows: NDArray[np.int64]) -> SetPrediction:
             prediction = super().__call__(rows)
             confidence = min(0.1 + 0.3 * len(self.calls), 0.99)
             return replace(prediction, count=torch.tensor([[1e-9, 1 - confidence, confidence, 1e-9, 1e-9, 1e-9]]).log())
 
-    oracle = Undecided(truth)
+    oracle = IncreasingOracle(truth)
     result = cluster_in_subsets(oracle, 120, 40, np.random.default_rng(1))
     assert result.count.argmax() + 1 == result.probabilities.shape[1] == 3
-    assert len(oracle.calls) == 6  # the mean is for three from the second part on
+    assert len(oracle.calls) == 6  # the mean is for three from the second subset
 
 
-def test_names_are_not_those_of_a_part_that_groups_the_core_as_no_other_does() -> None:
+def test_the_reference_subset_is_not_an_outlier() -> None:
     truth = np.random.default_rng(0).integers(0, 3, 120)
 
-    class Confused(Oracle):
-        """At its first look it has the clusters wrong, if not their number."""
+    class ShuffledOracle(Oracle):
+        """Predicts random clusters at its first call, with the right number."""
 
         def __call__(self, rows: NDArray[np.int64]) -> SetPrediction:
             prediction = super().__call__(rows)
@@ -139,15 +139,15 @@ def test_names_are_not_those_of_a_part_that_groups_the_core_as_no_other_does() -
                 ]
             return prediction
 
-    oracle = Confused(truth)
+    oracle = ShuffledOracle(truth)
     result = cluster_in_subsets(oracle, 120, 40, np.random.default_rng(1)).probabilities
     np.testing.assert_allclose(result.sum(1), 1)
-    others = np.setdiff1d(np.arange(120), oracle.calls[0][20:])  # all but the first part
+    others = np.setdiff1d(np.arange(120), oracle.calls[0][20:])  # all but the first subset
     assert score(truth[others], result.argmax(1)[others]).mr == 0
 
 
-class Patient(Oracle):
-    """Asked for more clusters than it sees, it leaves some empty."""
+class EmptyClustersOracle(Oracle):
+    """Predicts empty clusters for numbers above the true one."""
 
     def __call__(self, rows: NDArray[np.int64]) -> SetPrediction:
         prediction = super().__call__(rows)
@@ -158,63 +158,65 @@ class Patient(Oracle):
         return prediction
 
 
-def test_a_core_that_lacks_a_cluster_is_renewed_though_the_number_is_given() -> None:
+def test_the_core_is_redrawn_for_missing_clusters_with_a_given_number() -> None:
     truth = np.zeros(400, dtype=np.int64)
     truth[200:] = 1
     truth[395:] = 2  # five of 400: most cores of 20 have none
     for seed in range(8):
-        oracle = Patient(truth, uncertainty=0.0)
+        oracle = EmptyClustersOracle(truth, uncertainty=0.0)
         result = cluster_in_subsets(oracle, 400, 40, np.random.default_rng(seed), k=3).probabilities
         np.testing.assert_allclose(result.sum(1), 1)
         assert score(truth, result.argmax(1)).mr == 0
-        assert len(oracle.calls) in (19, 38)  # once, or with a second core; nothing is read for another number
+        assert len(oracle.calls) in (19, 38)  # with one core or two; no further evaluations
 
 
-def test_a_given_number_is_kept_to() -> None:
+def test_a_given_number_of_clusters_is_used() -> None:
     truth = np.random.default_rng(0).integers(0, 3, 200)
     assert cluster_in_subsets(Oracle(truth), 200, 50, np.random.default_rng(0), k=3).probabilities.shape[1] == 3
 
 
-def test_a_set_is_read_for_the_likeliest_number_or_a_given_one() -> None:
+def test_to_partition_uses_the_most_probable_or_the_given_number() -> None:
     prediction = Oracle(np.array([0, 0, 1, 1, 1]))(np.arange(5))
     assert to_partition(prediction).probabilities.shape == (5, 2)
     assert to_partition(prediction, k=4).probabilities.shape == (5, 4)
     assert to_partition(prediction).count.sum() == pytest.approx(1)
 
 
-def test_probabilities_sum_to_one_even_for_who_has_nothing_in_common_with_the_core() -> None:
+def test_probabilities_sum_to_one_for_items_unrelated_to_the_core() -> None:
     truth = np.array([0] * 14 + [1] * 6 + [2] * 20)
 
-    class Stubborn(Patient):
-        """Always sees whoever is not in its first 10 rows, the core, in a cluster of their own."""
+    class SeparatingOracle(EmptyClustersOracle):
+        """Predicts a separate cluster for all items but its first 10, the core."""
 
         def __call__(self, rows: NDArray[np.int64]) -> SetPrediction:
             self.truth = np.full(40, 2)
             self.truth[rows[:10]] = np.array([0] * 7 + [1] * 3)
             return super().__call__(rows)
 
-    result = cluster_in_subsets(Stubborn(truth, uncertainty=0.0), 40, 20, np.random.default_rng(0)).probabilities
+    result = cluster_in_subsets(
+        SeparatingOracle(truth, uncertainty=0.0), 40, 20, np.random.default_rng(0)
+    ).probabilities
     np.testing.assert_allclose(result.sum(1), 1)
 
 
-def test_a_set_too_small_for_a_core_is_refused() -> None:
+def test_a_set_size_too_small_for_a_core_raises() -> None:
     with pytest.raises(ValueError, match="set_size is 3"):
         cluster_in_subsets(Oracle(np.zeros(9, dtype=np.int64)), 9, 3, np.random.default_rng(0))
 
 
-def test_all_looks_are_of_one_size_and_the_last_is_filled_with_what_was_seen() -> None:
+def test_all_sets_have_one_size_and_the_last_is_filled_up() -> None:
     truth = np.random.default_rng(0).integers(0, 3, 96)
     oracle = Oracle(truth)
     partition = cluster_in_subsets(oracle, 96, 20, np.random.default_rng(1))
     assert {len(rows) for rows in oracle.calls} == {20}
-    assert all(len(set(rows)) == 20 for rows in oracle.calls)  # nothing twice in a set
+    assert all(len(set(rows)) == 20 for rows in oracle.calls)  # no duplicates within a set
     assert score(truth, partition.probabilities.argmax(1)).mr == 0
     assert partition.n_subsets == 9  # 86 others, 10 at a time
 
 
-def test_the_number_is_the_mean_opinion_of_all_parts() -> None:
-    class Wavering(Oracle):
-        """Is ever less sure of three clusters, and thinks of four instead."""
+def test_the_number_of_clusters_is_that_of_the_mean_count() -> None:
+    class DecreasingOracle(Oracle):
+        """Predicts three clusters with decreasing probability, and four with the rest."""
 
         def __call__(self, rows: NDArray[np.int64]) -> SetPrediction:
             prediction = super().__call__(rows)
@@ -223,7 +225,7 @@ def test_the_number_is_the_mean_opinion_of_all_parts() -> None:
             return replace(prediction, count=count.log())
 
     truth = np.tile([0, 1, 2], 20)
-    partition = cluster_in_subsets(Wavering(truth), 60, 30, np.random.default_rng(0))
+    partition = cluster_in_subsets(DecreasingOracle(truth), 60, 30, np.random.default_rng(0))
     assert partition.n_subsets == 3
     np.testing.assert_allclose(partition.count[2:4], [0.8, 0.2], atol=1e-6)
-    assert cluster_in_subsets(Wavering(truth), 60, 60, np.random.default_rng(0)).n_subsets == 1
+    assert cluster_in_subsets(DecreasingOracle(truth), 60, 60, np.random.default_rng(0)).n_subsets == 1

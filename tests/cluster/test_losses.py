@@ -24,15 +24,15 @@ def leaf(*shape: int) -> Tensor:
 
 
 def assert_same_with_gradients(ours: Tensor, expected: Tensor, x: Tensor) -> None:
-    near = {"rtol": 1e-5, "atol": 1e-6}  # probabilities are kept 1e-7 from 0 and 1
+    near = {"rtol": 1e-5, "atol": 1e-6}  # probabilities are bounded by 1e-7 and 1 - 1e-7
     torch.testing.assert_close(ours, expected, **near)
-    (mine,) = torch.autograd.grad(ours, x, retain_graph=True)  # the two may share a part
+    (mine,) = torch.autograd.grad(ours, x, retain_graph=True)  # both may share a graph
     (theirs,) = torch.autograd.grad(expected, x)
     assert mine.abs().max() > 0
     torch.testing.assert_close(mine, theirs, **near)
 
 
-def test_the_weights_are_those_of_the_appendix() -> None:
+def test_pair_weights_match_the_appendix() -> None:
     together, apart = pair_weights(0.2)
     assert together + apart == pytest.approx(2)
     assert together / apart == pytest.approx(math.sqrt(0.8) / math.sqrt(0.2))
@@ -55,12 +55,12 @@ def explicit_loss(p: Tensor, phi: float, pairs: list[tuple[int, int, int]]) -> T
 ALL_PAIRS = [(s, i, j) for s in range(2) for i in range(5) for j in range(i + 1, 5)]
 
 
-def test_the_assignment_loss_is_that_of_the_appendix() -> None:
+def test_assignment_loss_matches_the_appendix() -> None:
     p = leaf(2, 5, 5)
     assert_same_with_gradients(assignment_loss(p, episode(), 0.3), explicit_loss(p, 0.3, ALL_PAIRS), p)
 
 
-def test_unknown_pairs_have_no_say() -> None:
+def test_unknown_pairs_are_ignored() -> None:
     known = torch.ones(2, 5, 5, dtype=torch.bool)
     for i, j in ((0, 1), (2, 4), (1, 3)):
         known[0, i, j] = known[0, j, i] = False
@@ -72,7 +72,7 @@ def test_unknown_pairs_have_no_say() -> None:
 
 
 @pytest.mark.parametrize("certain", [1.0, 1.0 + 2e-6])  # a sum of float32 probabilities may be a little more than 1
-def test_the_assignment_loss_survives_certainty(certain: float) -> None:
+def test_the_assignment_loss_of_certain_predictions_has_a_gradient(certain: float) -> None:
     prediction = certain * (1 - episode().same.float())
     prediction.requires_grad_()
     loss = assignment_loss(prediction, episode(), 0.3)
@@ -81,7 +81,7 @@ def test_the_assignment_loss_survives_certainty(certain: float) -> None:
     assert prediction.grad is not None
     assert prediction.grad.isfinite().all()
     upper = torch.ones(5, 5, dtype=torch.bool).triu(1)
-    assert (prediction.grad[:, upper] != 0).all()  # what is certain and wrong still learns
+    assert (prediction.grad[:, upper] != 0).all()  # certain, wrong predictions have a gradient
 
 
 def test_the_pairwise_loss_is_the_same_cross_entropy() -> None:
@@ -114,25 +114,25 @@ def test_the_centre_loss_is_the_mean_squared_error_to_the_centres() -> None:
     assert_same_with_gradients(center_loss(x, episode()), total / (2 * 5 * 3), x)
 
 
-def test_the_centre_of_what_is_unknown_is_the_item_itself() -> None:
+def test_the_centre_of_unknown_items_is_the_item_itself() -> None:
     known = torch.eye(5, dtype=torch.bool).expand(2, 5, 5)
     assert center_loss(leaf(2, 5, 3), episode(known)).item() == 0
 
 
-def test_the_total_is_the_weighted_sum() -> None:
+def test_total_loss_is_the_weighted_sum() -> None:
     torch.manual_seed(0)
     assignment = torch.rand(2, 5, 3, 3).tril().clamp_min(0)
     assignment = assignment / assignment.sum(-1, keepdim=True)
     prediction = SetPrediction(torch.randn(2, 3).log_softmax(-1), assignment, torch.randn(2, 5, 2), torch.rand(2, 5, 5))
-    parts = [
+    terms = [
         count_loss(prediction.count, episode().k),
         assignment_loss(prediction.same(), episode(), 0.4),
         center_loss(prediction.embedding, episode()),
         pairwise_loss(prediction.distance, episode(), 0.4),  # type: ignore[arg-type]
     ]
     total, named = total_loss(prediction, episode(), 0.4, LossOptions(assignment=5, center=0.5, pairwise=2))
-    torch.testing.assert_close(total, parts[0] + 5 * parts[1] + 0.5 * parts[2] + 2 * parts[3])
+    torch.testing.assert_close(total, terms[0] + 5 * terms[1] + 0.5 * terms[2] + 2 * terms[3])
     assert list(named) == ["count", "assignment", "centre", "pairwise"]
     thesis, named = total_loss(prediction, episode(), 0.4, LossOptions(pairwise=0))
-    torch.testing.assert_close(thesis, parts[0] + 5 * parts[1])
+    torch.testing.assert_close(thesis, terms[0] + 5 * terms[1])
     assert list(named) == ["count", "assignment"]

@@ -20,10 +20,10 @@ def clustered(n: int = 40, columns: int = 2) -> tuple[Items, LearnedClustering]:
     return Items("points", [f"item-{i}" for i in range(n)], values, None, [("bad.csv", "empty")]), model
 
 
-def test_the_report_tells_the_number_and_shows_every_cluster() -> None:
+def test_the_report_states_the_number_and_shows_every_cluster() -> None:
     items, model = clustered()
     overview, clusters, skipped = clustering_sections(items, model)
-    assert overview.lead == "40 items in 3 clusters, which is how many there are with probability 60%."
+    assert overview.lead == "40 items in 3 clusters. The probability of this number of clusters is 60%."
     assert [row[1] for row in overview.blocks[1].table[1:]] == [str(c) for c in np.bincount(model.labels_)]
     assert overview.wide[0].figure.startswith("<svg")
     assert len(clusters.wide) == 3
@@ -33,40 +33,40 @@ def test_the_report_tells_the_number_and_shows_every_cluster() -> None:
     assert skipped.wide[0].table[1] == ("bad.csv", "empty")
 
 
-def test_one_is_not_several() -> None:
+def test_the_report_uses_the_singular_for_one() -> None:
     items, model = clustered()
     model.probabilities_ = np.zeros((40, 2))
     model.probabilities_[:39, 0] = model.probabilities_[39, 1] = 1
     model.labels_, model.n_clusters_ = model.probabilities_.argmax(1), 2
-    assert [b.title.split(",")[0] for b in clustering_sections(items, model)[1].wide] == [
+    assert [b.title.split(" (")[0] for b in clustering_sections(items, model)[1].wide] == [
         "Cluster 0: 39 items",
         "Cluster 1: 1 item",
     ]
     model.probabilities_, model.labels_, model.n_clusters_ = np.ones((40, 1)), np.zeros(40, dtype=np.int64), 1
-    assert clustering_sections(items, model)[0].lead.startswith("40 items in 1 cluster, ")
+    assert clustering_sections(items, model)[0].lead.startswith("40 items in 1 cluster. ")
 
 
-def test_the_surest_come_first_and_the_least_sure_last() -> None:
+def test_most_probable_items_come_first_and_least_probable_last() -> None:
     items, model = clustered(100)
     block = clustering_sections(items, model)[1].wide[0]
     members = np.flatnonzero(model.labels_ == 0)
     order = members[np.argsort(-model.probabilities_[members, 0], kind="stable")]
     assert block.thumbnails[0].name == items.names[order[0]]
     assert block.thumbnails[-1].name == items.names[order[-1]]
-    assert "of which the surest 6" in block.title
+    assert "(6 most and 6 least probable ones shown)" in block.title
 
 
-def test_figures_are_drawn_for_any_number_of_columns() -> None:
+def test_scatter_figure_supports_any_number_of_columns() -> None:
     for columns in (1, 2, 5):
         items, model = clustered(20, columns)
         assert scatter_figure(items.values.numpy(), model.labels_).startswith("<svg")
     assert "P(k)" in count_figure(np.array([0.3, 0.7]), 2)
 
 
-def test_the_report_says_when_the_number_is_that_of_parts() -> None:
+def test_the_report_states_the_number_of_subsets() -> None:
     items, model = clustered()
     model.n_subsets_ = 4
     overview = clustering_sections(items, model)[0]
-    expected = "40 items in 3 clusters, looked at in 4 parts. A part has as many with probability 60%, on average."
-    assert overview.lead == expected
-    assert "the mean of 4 parts" in overview.blocks[0].text
+    assert overview.lead.startswith("40 items in 3 clusters, clustered in 4 subsets. ")
+    assert overview.lead.endswith(" 60%.")
+    assert "the mean over 4 subsets" in overview.blocks[0].text

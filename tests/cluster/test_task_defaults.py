@@ -1,4 +1,4 @@
-"""What is trained where nobody says otherwise."""
+"""Tests of the default recipe and the default network options."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DEFAULT, THESIS = preset("default"), preset("thesis")
         (IMAGES, "thesis", THESIS_ITEMS_CURRICULUM, 4_000),
     ],
 )
-def test_sets_and_steps_are_those_of_the_data_and_of_the_network(
+def test_default_recipe_depends_on_data_and_network(
     sampler: PointSampler | LabelledSampler, name: str, curriculum: Curriculum, steps: int
 ) -> None:
     recipe = default_recipe(sampler, preset(name), seed=3)
@@ -33,19 +33,19 @@ def test_sets_and_steps_are_those_of_the_data_and_of_the_network(
     assert default_recipe(sampler, preset(name), steps=7).steps == 7
 
 
-def test_sets_of_one_size_are_large_enough_for_the_clusters_of_the_sampler() -> None:
+def test_sets_of_one_size_are_enlarged_for_many_clusters() -> None:
     many = LabelledSampler(torch.zeros(30, 2), np.arange(30) % 10, 10)
     assert default_recipe(many, THESIS).curriculum == THESIS_ITEMS_CURRICULUM.for_clusters(10)
 
 
-def test_an_lstm_counts_as_far_as_its_sets_and_attention_as_far_as_the_preset_at_least() -> None:
+def test_k_max_is_that_of_the_sampler_and_at_least_the_presets_for_attention() -> None:
     assert resolve_model_options(IMAGES, THESIS, THESIS_ITEMS_CURRICULUM).k_max == 3
     assert resolve_model_options(IMAGES, DEFAULT, ITEMS_CURRICULUM).k_max == DEFAULT.model.k_max == 20
     assert resolve_model_options(PointSampler(25), DEFAULT, ITEMS_CURRICULUM).k_max == 25
     assert resolve_model_options(IMAGES, DEFAULT, ITEMS_CURRICULUM, k_max=6).k_max == 6
 
 
-def test_only_an_lstm_that_reads_distances_has_its_size_of_sets() -> None:
+def test_only_an_lstm_with_a_metric_has_a_fixed_set_size() -> None:
     assert (
         resolve_model_options(IMAGES, THESIS, THESIS_ITEMS_CURRICULUM, metric="full").set_size
         == THESIS_ITEMS_CURRICULUM.base_size
@@ -53,5 +53,5 @@ def test_only_an_lstm_that_reads_distances_has_its_size_of_sets() -> None:
     assert resolve_model_options(IMAGES, THESIS, THESIS_ITEMS_CURRICULUM).set_size is None
     options = resolve_model_options(IMAGES, DEFAULT, ITEMS_CURRICULUM, metric="diagonal")
     assert (options.metric, options.set_size) == ("diagonal", None)
-    with pytest.raises(ValueError, match=r"sets have 8 to 60 items; .* expected sets of one size"):
+    with pytest.raises(ValueError, match=r"curriculum has sets of 8 to 60 items; expected one set size"):
         resolve_model_options(IMAGES, THESIS, ITEMS_CURRICULUM, metric="full")

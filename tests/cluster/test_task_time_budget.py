@@ -9,10 +9,10 @@ import pytest
 from tests.cluster.small import RECIPE, make
 
 from entourage.cluster.task import steps_in_budget, train_network
-from entourage.training import time_budget as pace
+from entourage.training import time_budget
 
 
-def test_a_time_limit_sets_the_number_of_steps_once(tmp_path: Path) -> None:
+def test_a_time_budget_sets_the_number_of_steps_once(tmp_path: Path) -> None:
     task = make(replace(RECIPE, steps=10**6))
     _, result = train_network(task, tmp_path, minutes=0.003, device="cpu", progress=False)
     plan = json.loads((tmp_path / "steps.json").read_text())
@@ -25,16 +25,16 @@ def test_a_time_limit_sets_the_number_of_steps_once(tmp_path: Path) -> None:
         train_network(make(), minutes=0, device="cpu")
 
 
-def test_the_trial_does_all_that_the_training_does_with_a_network_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_trial_uses_the_recipe_and_a_copy_of_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
     task, trials = make(), []
 
     def seconds_per_step(trial: Any, *args: Any, **kwargs: Any) -> float:
         trials.append(trial)
         return 6.0
 
-    monkeypatch.setattr(pace, "seconds_per_step", seconds_per_step)
+    monkeypatch.setattr(time_budget, "seconds_per_step", seconds_per_step)
     assert steps_in_budget(task, None, 1.0, "cpu", progress=False) == 10
     (trial,) = trials
-    assert trial.recipe == task.recipe  # clipping among others, and the average
+    assert trial.recipe == task.recipe  # including gradient clipping and weight averaging
     assert trial.average is not None
     assert trial.network is not task.network

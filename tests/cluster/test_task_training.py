@@ -25,8 +25,8 @@ def test_a_network_learns_to_cluster() -> None:
     assert after["mr"] < 0.15
 
 
-def test_a_run_that_was_stopped_goes_on_to_the_same_end(tmp_path: Path) -> None:
-    complete, _ = train_network(make(), tmp_path / "whole", device="cpu", progress=False)
+def test_a_stopped_run_resumes_to_the_same_result(tmp_path: Path) -> None:
+    complete, _ = train_network(make(), tmp_path / "complete", device="cpu", progress=False)
     task = make()
 
     class StopError(Exception):
@@ -39,13 +39,13 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_end(tmp_path: Path) -> None:
 
     task.after_step = stop  # type: ignore[method-assign]
     with pytest.raises(StopError):
-        train_network(task, tmp_path / "parts", device="cpu", progress=False)
-    resumed, result = train_network(make(), tmp_path / "parts", device="cpu", progress=False)
+        train_network(task, tmp_path / "stopped", device="cpu", progress=False)
+    resumed, result = train_network(make(), tmp_path / "stopped", device="cpu", progress=False)
     assert result.steps == 6
     assert torch.equal(state(resumed), state(complete))
 
 
-def test_the_outcome_is_the_average_unless_there_is_none() -> None:
+def test_the_result_is_the_weight_average_if_enabled() -> None:
     task = make()
     network, _ = train_network(task, device="cpu", progress=False)
     assert network is not task.model
@@ -62,7 +62,7 @@ def test_the_metric_stays_semidefinite_during_training() -> None:
     assert not torch.equal(a, torch.ones(4))
 
 
-def test_a_run_that_is_stopped_within_its_first_epoch_loses_little(
+def test_a_run_stopped_in_its_first_epoch_resumes_from_a_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("entourage.cluster.task.CHECKPOINT_STEPS", 2)

@@ -22,7 +22,7 @@ from entourage.cluster.train import FINETUNING_FACTOR, TrainConfig, train_source
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Networks and sets of the smallest size, so that the whole way is gone within a second."""
+    """Use networks and sets of minimal size, so that a training takes less than a second."""
     tiny = ModelOptions(k_max=4, width=8, depth=1, heads=2, code=4, frequencies=2, units=8, layers=1, recurrent_units=4)
     monkeypatch.setitem(PRESETS, "default", Preset(tiny))
     monkeypatch.setitem(PRESETS, "thesis", Preset(replace(tiny, network="lstm"), LossOptions(pairwise=0)))
@@ -33,7 +33,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(task_module, name, sizes)
     monkeypatch.setattr(task_module, "Curriculum", lambda: sizes)
     recipe = task_module.Recipe
-    monkeypatch.setattr(task_module, "Recipe", lambda **given: recipe(**given, validation=2, epoch=2))
+    monkeypatch.setattr(task_module, "Recipe", lambda **options: recipe(**options, validation=2, epoch=2))
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def train(source: object, tmp_path: Path, **more: object) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("name", ["default", "thesis"])
-def test_points_are_learned_from_the_generator(tmp_path: Path, name: str) -> None:
+def test_train_on_generated_points(tmp_path: Path, name: str) -> None:
     before = torch.get_rng_state()
     result = train("points", tmp_path, preset=name)
     assert torch.equal(torch.get_rng_state(), before)
@@ -66,27 +66,26 @@ def test_points_are_learned_from_the_generator(tmp_path: Path, name: str) -> Non
 
 
 @pytest.mark.parametrize("name", ["default", "thesis"])
-def test_the_metric_block_can_be_asked_for(tmp_path: Path, name: str) -> None:
+def test_train_with_a_metric_block(tmp_path: Path, name: str) -> None:
     train("points", tmp_path, preset=name, metric="full")
     options = load_network(tmp_path / "n.safetensors").options
     assert (options.metric, options.set_size) == ("full", 8 if name == "thesis" else None)
 
 
 @pytest.mark.parametrize("name", ["default", "thesis"])
-def test_a_network_that_has_learned_before_goes_on_from_there(
-    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pretrained_network_is_finetuned(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     train("points", tmp_path, preset=name, metric="full")
     first = load_network(tmp_path / "n.safetensors")
     (tmp_path / "n.safetensors").rename(tmp_path / "first.safetensors")
     recipes: list[Recipe] = []
     train_network = module.train_network
 
-    def recorded(task: ClusterTask, *given: Any, **more: Any) -> Any:
+    def recorded(task: ClusterTask, *args: Any, **kwargs: Any) -> Any:
         recipes.append(task.recipe)
         for key, value in task.network.state_dict().items():
-            torch.testing.assert_close(value, first.state_dict()[key])  # where the first ended, the second begins
-        return train_network(task, *given, **more)
+            # The second training starts with the weights of the first
+            torch.testing.assert_close(value, first.state_dict()[key])
+        return train_network(task, *args, **kwargs)
 
     monkeypatch.setattr(module, "train_network", recorded)
     train("points", tmp_path, start=tmp_path / "first.safetensors", run_dir=tmp_path / "second")
@@ -96,37 +95,37 @@ def test_a_network_that_has_learned_before_goes_on_from_there(
     second = load_network(tmp_path / "n.safetensors")
     assert second.options == first.options
     assert (second.notes["preset"], second.notes["from"][:19]) == (name, "first.safetensors, ")
-    assert second.notes["steps"] == "4"  # of both
-    with pytest.raises(ValueError, match="a metric block and a network to begin with are given; expected one"):
+    assert second.notes["steps"] == "4"  # of both trainings
+    with pytest.raises(ValueError, match="metric 'full' with a pretrained network; expected one"):
         train("points", tmp_path, start=tmp_path / "first.safetensors", metric="full")
     (tmp_path / "n.safetensors").replace(tmp_path / "first.safetensors")  # the same name, other weights
     with pytest.raises(ValueError, match=r"holds a run with task\.from 'first.safetensors, \w+', now 'first.saf"):
         train("points", tmp_path, start=tmp_path / "first.safetensors", run_dir=tmp_path / "second")
 
 
-def test_an_lstm_to_begin_with_brings_its_number_of_clusters_along(tmp_path: Path) -> None:
+def test_a_pretrained_lstm_determines_k_max(tmp_path: Path) -> None:
     train("points", tmp_path, preset="thesis", metric="full", k_max=6)
     (tmp_path / "n.safetensors").rename(tmp_path / "first.safetensors")
     first = load_network(tmp_path / "first.safetensors").options
     assert (first.k_max, first.set_size) == (6, 12)
     train("points", tmp_path, start=tmp_path / "first.safetensors", run_dir=tmp_path / "second")
     assert load_network(tmp_path / "n.safetensors").options == first
-    with pytest.raises(ValueError, match="sets have 8 items; the network to begin with reads rows of 12 distances"):
+    with pytest.raises(ValueError, match="curriculum has sets of 8 items; expected 12"):
         train("points", tmp_path, start=tmp_path / "first.safetensors", k_max=2, run_dir=tmp_path / "third")
 
 
-def test_a_network_to_begin_with_must_be_for_such_items(tmp_path: Path, images: Path) -> None:
+def test_a_pretrained_network_for_other_items_raises(tmp_path: Path, images: Path) -> None:
     train("points", tmp_path)
     (tmp_path / "n.safetensors").rename(tmp_path / "first.safetensors")
-    with pytest.raises(ValueError, match=r"items have shape \(3, 128, 128\); the network is for \(2,\)"):
+    with pytest.raises(ValueError, match=r"sampler has items of shape \(3, 128, 128\); expected \(2,\)"):
         train(images, tmp_path, start=tmp_path / "first.safetensors", run_dir=tmp_path / "second")
-    with pytest.raises(ValueError, match=r"backbone 'efficientnet-lite0' and a network to begin with are given"):
+    with pytest.raises(ValueError, match=r"backbone 'efficientnet-lite0' with a pretrained network; expected one"):
         train(images, tmp_path, start=tmp_path / "first.safetensors", backbone="efficientnet-lite0")
-    with pytest.raises(ValueError, match="model 'nobody' is no file"):
-        train("points", tmp_path, start="nobody")
+    with pytest.raises(ValueError, match="model 'unknown': no such file"):
+        train("points", tmp_path, start="unknown")
 
 
-def test_folders_of_images_are_learned_and_broken_ones_reported(tmp_path: Path, images: Path) -> None:
+def test_train_on_images_reports_broken_files(tmp_path: Path, images: Path) -> None:
     (images / "ant" / "broken.png").write_bytes(b"no image")
     result = train(images, tmp_path)
     assert result["items"] == "images"
@@ -134,7 +133,7 @@ def test_folders_of_images_are_learned_and_broken_ones_reported(tmp_path: Path, 
     assert load_network(tmp_path / "n.safetensors").shape == (3, 128, 128)
 
 
-def test_classes_of_images_are_augmented_for_training_alone(tmp_path: Path, images: Path) -> None:
+def test_class_augmentation_applies_to_training_only(tmp_path: Path, images: Path) -> None:
     config = TrainConfig(str(images), tmp_path / "n.safetensors", device="cpu", progress=False)
     samplers = module._make_samplers(config)
     train_sampler, validation_sampler = samplers.train, samplers.validation
@@ -143,28 +142,26 @@ def test_classes_of_images_are_augmented_for_training_alone(tmp_path: Path, imag
     assert train_sampler._sizes.numel() + validation_sampler._sizes.numel() == 5  # type: ignore[attr-defined]
 
 
-def test_images_can_be_learned_through_a_backbone(
-    tmp_path: Path, images: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_train_on_images_with_a_backbone(tmp_path: Path, images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENTOURAGE_CACHE", str(tmp_path / "cache"))
     train(images, tmp_path, backbone="efficientnet-lite0")
     network = load_network(tmp_path / "n.safetensors")
     assert (network.shape, network.notes["backbone"]) == ((1280,), "efficientnet-lite0")
 
 
-def test_folders_of_sounds_are_learned(tmp_path: Path) -> None:
+def test_train_on_sounds(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     for name in ("ann", "bob", "cid", "dan"):
-        (tmp_path / "voices" / name).mkdir(parents=True)
-        soundfile.write(tmp_path / "voices" / name / "a.wav", 0.1 * rng.normal(size=16000 * 6), 16000)
-    assert train(tmp_path / "voices", tmp_path)["items"] == "sounds"
+        (tmp_path / "speakers" / name).mkdir(parents=True)
+        soundfile.write(tmp_path / "speakers" / name / "a.wav", 0.1 * rng.normal(size=16000 * 6), 16000)
+    assert train(tmp_path / "speakers", tmp_path)["items"] == "sounds"
     assert load_network(tmp_path / "n.safetensors").shape == (1, 128, 128)
 
 
-def test_tables_need_labels_or_pairs(tmp_path: Path) -> None:
+def test_tables_require_labels_or_pairs(tmp_path: Path) -> None:
     rows = "\n".join(f"i{n},{n % 3},{n},{n}" for n in range(12))
     (tmp_path / "t.csv").write_text(f"item,x,y,z\n{rows}\n")
-    with pytest.raises(ValueError, match="needs --labels or --pairs"):
+    with pytest.raises(ValueError, match="expected --labels or --pairs"):
         train(tmp_path / "t.csv", tmp_path)
     (tmp_path / "l.csv").write_text("item,label\n" + "\n".join(f"i{n},{n % 3}" for n in range(12)) + "\n")
     train(tmp_path / "t.csv", tmp_path, labels=tmp_path / "l.csv")
@@ -176,33 +173,33 @@ def test_tables_need_labels_or_pairs(tmp_path: Path) -> None:
         train(tmp_path / "t.csv", tmp_path, labels=tmp_path / "l.csv", pairs=tmp_path / "p.csv")
 
 
-def test_options_that_do_not_apply_are_refused(tmp_path: Path) -> None:
+def test_options_that_do_not_apply_raise(tmp_path: Path) -> None:
     table, labels = write_table(tmp_path, 4)
-    with pytest.raises(ValueError, match=r"labels are given; points are made as it goes"):
-        train("points", tmp_path, labels=tmp_path / "nobody.csv")
-    with pytest.raises(ValueError, match="pairs are given; points"):
-        train("points", tmp_path, pairs=tmp_path / "nobody.csv")
+    with pytest.raises(ValueError, match="labels with source 'points'; expected none"):
+        train("points", tmp_path, labels=tmp_path / "missing.csv")
+    with pytest.raises(ValueError, match="pairs with source 'points'; expected none"):
+        train("points", tmp_path, pairs=tmp_path / "missing.csv")
     with pytest.raises(ValueError, match="both steps and minutes are given"):
         train("points", tmp_path, minutes=1.0)
     for source in ("points", table):
-        with pytest.raises(ValueError, match=r"'efficientnet-lite0' looks at images; .* holds points, expected no"):
+        with pytest.raises(ValueError, match=r"'efficientnet-lite0' requires images.*expected no backbone"):
             train(source, tmp_path, labels=None if source == "points" else labels, backbone="efficientnet-lite0")
     assert not (tmp_path / "n.safetensors").exists()
 
 
-def test_images_and_sounds_are_not_learned_from_together(tmp_path: Path, images: Path) -> None:
+def test_a_folder_of_images_and_sounds_raises(tmp_path: Path, images: Path) -> None:
     soundfile.write(images / "ant" / "a.wav", np.zeros(1000), 16000)
-    with pytest.raises(ValueError, match="images holds images and sounds; expected one kind"):
+    with pytest.raises(ValueError, match=r"images: .*expected either images or sounds"):
         train(images, tmp_path)
 
 
-def test_the_file_for_the_network_may_not_be_a_folder(tmp_path: Path) -> None:
+def test_a_folder_as_output_file_raises(tmp_path: Path) -> None:
     (tmp_path / "n.safetensors").mkdir()
     with pytest.raises(ValueError, match="is a folder"):
         train("points", tmp_path)
 
 
-def test_another_source_does_not_pass_for_the_one_a_run_was_begun_with(tmp_path: Path) -> None:
+def test_a_run_does_not_resume_with_other_data(tmp_path: Path) -> None:
     def write(shift: float, other: int) -> None:
         rows = "\n".join(f"i{n},{n % 4 + shift},{n}" for n in range(16))
         (tmp_path / "t.csv").write_text(f"item,x,y\n{rows}\n")
@@ -210,16 +207,16 @@ def test_another_source_does_not_pass_for_the_one_a_run_was_begun_with(tmp_path:
 
     write(0, 4)
     train(tmp_path / "t.csv", tmp_path, labels=tmp_path / "l.csv")
-    train(tmp_path / "t.csv", tmp_path, labels=tmp_path / "l.csv")  # the same goes on
+    train(tmp_path / "t.csv", tmp_path, labels=tmp_path / "l.csv")  # the same call resumes
     write(0.5, 4)
-    with pytest.raises(ValueError, match=r"n.run holds a run with task\.sampler\.items '\w+', now '\w+'; continue"):
+    with pytest.raises(ValueError, match=r"n.run holds a run with task\.sampler\.items '\w+', now '\w+'; "):
         train(tmp_path / "t.csv", tmp_path, labels=tmp_path / "l.csv")
     write(0, 5)
     with pytest.raises(ValueError, match=r"holds a run with task\.sampler"):
         train(tmp_path / "t.csv", tmp_path, labels=tmp_path / "l.csv")
 
 
-def test_another_backbone_does_not_pass_for_the_one_a_run_was_begun_with(
+def test_a_run_does_not_resume_with_another_backbone(
     tmp_path: Path, images: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ENTOURAGE_CACHE", str(tmp_path / "cache"))
@@ -229,16 +226,16 @@ def test_another_backbone_does_not_pass_for_the_one_a_run_was_begun_with(
 
 
 def write_table(folder: Path, classes: int, n: int = 24) -> tuple[Path, Path]:
-    """A table of n items, and labels of that many classes."""
+    """Write a table of n items and a file with their labels."""
     rows = "\n".join(f"i{i},{i % classes},{i / n}" for i in range(n))
     (folder / "t.csv").write_text(f"item,x,y\n{rows}\n")
     (folder / "l.csv").write_text("item,label\n" + "\n".join(f"i{i},c{i % classes}" for i in range(n)) + "\n")
     return folder / "t.csv", folder / "l.csv"
 
 
-def test_it_is_told_what_was_validated_on(tmp_path: Path) -> None:
+def test_the_result_states_the_validation_data(tmp_path: Path) -> None:
     assert train("points", tmp_path, run_dir=tmp_path / "a")["measured_on"] == "unseen sets"
-    for classes, expected in ((4, "unseen classes"), (3, "the classes learned from, too few to hold some out,")):
+    for classes, expected in ((4, "unseen classes"), (3, "the training classes (too few to hold some out)")):
         table, labels = write_table(tmp_path, classes)
         result = train(table, tmp_path, labels=labels, run_dir=tmp_path / f"run{classes}")
         assert result["measured_on"] == expected
@@ -247,9 +244,9 @@ def test_it_is_told_what_was_validated_on(tmp_path: Path) -> None:
         train(table, tmp_path, labels=labels)
 
 
-def test_pairs_are_held_out_if_there_are_enough(tmp_path: Path) -> None:
+def test_pairs_are_held_out_if_sufficient(tmp_path: Path) -> None:
     table, _ = write_table(tmp_path, 6)
-    must = [f"i{i},i{i + 6},1" for i in range(18)]  # six parts of four
+    must = [f"i{i},i{i + 6},1" for i in range(18)]  # six components of four items
     cannot = [f"i{i},i{j},0" for i in range(6) for j in range(i)]
     path = tmp_path / "p.csv"
     path.write_text("\n".join(["first,second,same", *must, *cannot]))
@@ -260,18 +257,18 @@ def test_pairs_are_held_out_if_there_are_enough(tmp_path: Path) -> None:
         {tuple(x) for x in one.draw(40, 8, torch.Generator().manual_seed(0)).x.flatten(0, 1).tolist()}
         for one in (samplers.train, samplers.validation)
     )
-    assert len(validation_items) == 8  # two parts
+    assert len(validation_items) == 8  # two components
     assert len(train_items) == 16
     assert not train_items & validation_items
     assert samplers.validation.draw(40, 8, torch.Generator().manual_seed(0)).k.max() == 2
     assert train(table, tmp_path, pairs=path)["measured_on"] == "unseen pairs"
     path.write_text("\n".join(["first,second,same", *must[:2], *cannot[:1]]))
     result = train(table, tmp_path, pairs=path, run_dir=tmp_path / "few")
-    assert result["measured_on"] == "the pairs learned from, too few to hold some out,"
+    assert result["measured_on"] == "the training pairs (too few to hold some out)"
 
 
 @pytest.mark.parametrize("source", ["points", "table"])
-def test_an_lstm_learns_as_many_clusters_as_are_asked_for(
+def test_an_lstm_is_trained_for_the_requested_k_max(
     tmp_path: Path, source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counts: list[int] = []
@@ -292,29 +289,27 @@ def _recording(draw: Callable[..., Episode], counts: list[int]) -> Callable[...,
     return record
 
 
-def test_only_points_are_taught_with_the_centre_loss(
-    tmp_path: Path, images: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_centre_loss_applies_to_points_only(tmp_path: Path, images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(PRESETS, "original", replace(PRESETS["thesis"], loss=LossOptions(pairwise=0, center=0.5)))
-    given: list[float] = []
+    weights: list[float] = []
     task = module.ClusterTask
     monkeypatch.setattr(
-        module, "ClusterTask", lambda *parts, **more: given.append(parts[3].center) or task(*parts, **more)
+        module, "ClusterTask", lambda *parts, **more: weights.append(parts[3].center) or task(*parts, **more)
     )
     train("points", tmp_path, preset="original", run_dir=tmp_path / "a")
     train(images, tmp_path, preset="original", run_dir=tmp_path / "b")
-    assert given == [0.5, 0.0]
+    assert weights == [0.5, 0.0]
 
 
 @pytest.mark.parametrize("out", ["t.csv/n.safetensors", "t.csv/deep/n.safetensors"])
-def test_a_network_that_has_nowhere_to_go_is_not_trained(tmp_path: Path, out: str) -> None:
+def test_an_invalid_output_path_raises_before_training(tmp_path: Path, out: str) -> None:
     (tmp_path / "t.csv").write_text("x,y\n0,1\n")
     config = TrainConfig("points", tmp_path / out, steps=2, device="cpu", progress=False)
     with pytest.raises(ValueError, match=r"t\.csv: is a file; expected a folder to write to"):
         train_source(config)
 
 
-def test_neither_examples_nor_files_are_overwritten(tmp_path: Path) -> None:
+def test_inputs_and_files_are_not_overwritten(tmp_path: Path) -> None:
     table, labels = write_table(tmp_path, 4)
     with pytest.raises(ValueError, match=r"l\.csv: is an input and would be overwritten"):
         train_source(TrainConfig(str(table), labels, labels=labels, steps=2, device="cpu", progress=False))

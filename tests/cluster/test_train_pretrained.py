@@ -16,7 +16,7 @@ def small_network(**changes: Any) -> ClusterNetwork:
     return ClusterNetwork((2,), replace(SMALL, **changes))
 
 
-def test_a_network_is_known_by_its_file_and_its_weights(tmp_path: Path) -> None:
+def test_load_pretrained_identifies_file_and_weights(tmp_path: Path) -> None:
     network = small_network()
     save_network(network, tmp_path / "a.safetensors")
     loaded, first = load_pretrained(tmp_path / "a.safetensors")
@@ -28,11 +28,11 @@ def test_a_network_is_known_by_its_file_and_its_weights(tmp_path: Path) -> None:
         next(network.parameters()).add_(1)
     save_network(network, tmp_path / "a.safetensors")
     assert load_pretrained(tmp_path / "a.safetensors")[1] != first
-    with pytest.raises(ValueError, match="model 'nobody' is no file"):
-        load_pretrained("nobody")
+    with pytest.raises(ValueError, match="model 'unknown': no such file"):
+        load_pretrained("unknown")
 
 
-def test_what_goes_on_learns_gently_and_from_large_sets_at_once() -> None:
+def test_finetuning_has_a_low_learning_rate_and_all_set_sizes() -> None:
     recipe = finetuning_recipe(RECIPE)
     assert recipe == replace(
         RECIPE, learning_rate=FINETUNING_FACTOR * RECIPE.learning_rate, curriculum=recipe.curriculum
@@ -40,7 +40,7 @@ def test_what_goes_on_learns_gently_and_from_large_sets_at_once() -> None:
     assert recipe.curriculum == replace(RECIPE.curriculum, growth=(0, 0))
 
 
-def test_notes_tell_the_preset_and_otherwise_the_kind_of_network() -> None:
+def test_preset_name_follows_from_notes_or_architecture() -> None:
     network = small_network()
     assert preset_name(network) == "default"
     network.notes["preset"] = "original"
@@ -48,10 +48,10 @@ def test_notes_tell_the_preset_and_otherwise_the_kind_of_network() -> None:
     assert preset_name(small_network(network="lstm")) == "thesis"
 
 
-def test_a_network_that_reads_distances_wants_sets_of_its_size() -> None:
+def test_an_lstm_with_a_metric_requires_its_set_size() -> None:
     network = small_network(network="lstm", metric="full", set_size=12)
     sizes = Curriculum(base_size=12, min_size=12, max_size=12, sets=2)
     check_set_size(network, replace(RECIPE, curriculum=sizes))
     check_set_size(small_network(), RECIPE)
-    with pytest.raises(ValueError, match=r"sets have 12 items; .* reads rows of 12 distances"):
+    with pytest.raises(ValueError, match="curriculum has sets of 12 items; expected 12"):
         check_set_size(network, replace(RECIPE, curriculum=replace(sizes, min_size=8)))

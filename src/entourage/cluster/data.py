@@ -1,8 +1,6 @@
-"""Mel spectrograms: 1.28 s of sound as a picture of 128 x 128, as in the appendix.
+"""Input data: tables of points, folders of images or sounds, and their labels or pairwise constraints.
 
-From what users have, a table of points or a folder of images or sounds, to items a network can look at.
-
-Examples of what belongs together, as users have them: a folder a class, a table of labels, or a table of pairs.
+Sounds become mel spectrograms: 1.28 s of sound are an image of 128 x 128, as in appendix A.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ from entourage.data.media import (
 from entourage.data.pixels import decode_pixels
 from entourage.io.progress import progress_bar
 
-SAMPLE_RATE = 16_000  # samples a second
+SAMPLE_RATE = 16_000  # samples per second
 HOP_LENGTH = 160  # 10 ms
 WINDOW_LENGTH = 400  # 25 ms
 N_FFT = 512
@@ -44,18 +42,18 @@ N_MELS = 128
 N_FRAMES = 128  # 1.28 s
 SEGMENT_LENGTH = HOP_LENGTH * N_FRAMES  # samples
 MIN_FREQUENCY, MAX_FREQUENCY = 20.0, SAMPLE_RATE / 2
-MIN_POWER = 1e-5  # power below which all is silence: -50 dB
-LOG_POWER_MEAN, LOG_POWER_SCALE = -5.0, 4.0  # mean and spread of the logarithm, roughly, for speech
+MIN_POWER = 1e-5  # added to the power before the logarithm: silence is at -50 dB
+LOG_POWER_MEAN, LOG_POWER_SCALE = -5.0, 4.0  # approximate mean and standard deviation of the logarithm, for speech
 
 
 def mel_spectrogram(samples: Tensor) -> Tensor:
-    """The logarithm of the energy in 128 bands of the mel scale, every 10 ms.
+    """Compute the logarithm of the energy in 128 bands of the mel scale, every 10 ms.
 
     Args:
-        samples: at 16 kHz, shape (..., t).
+        samples: sound at 16 kHz, shape (..., t).
 
     Returns:
-        Shape (..., 128, t // 160), bands from low to high, of mean about 0 and spread about 1 for speech.
+        Spectrogram, shape (..., 128, t // 160), lowest band first; about zero mean and unit variance for speech.
     """
     frames = samples.shape[-1] // HOP_LENGTH
     flat = samples.reshape(-1, samples.shape[-1])
@@ -70,9 +68,9 @@ def mel_spectrogram(samples: Tensor) -> Tensor:
 
 
 def mel_filters() -> Tensor:
-    """Triangles over the frequencies of the transform, evenly spaced on the mel scale, shape (bands, 257).
+    """Return triangular filters, evenly spaced on the mel scale, shape (bands, 257).
 
-    A triangle narrower than the grid of frequencies would see none of them: it then takes the nearest.
+    A triangle too narrow to cover any frequency of the grid is replaced by the nearest frequency.
     """
     low, high = _to_mel(MIN_FREQUENCY), _to_mel(MAX_FREQUENCY)
     corners = torch.tensor(
@@ -86,7 +84,7 @@ def mel_filters() -> Tensor:
 
 
 def repeat_to_length(samples: Tensor, length: int) -> Tensor:
-    """A sound, shape (t,), repeated until it has that many samples if it has fewer."""
+    """Repeat a sound, shape (t,), that is shorter than `length` until it has `length` samples."""
     return samples if len(samples) >= length else samples.repeat(math.ceil(length / len(samples)))[:length]
 
 
@@ -99,21 +97,21 @@ def _to_hertz(mel: float) -> float:
 
 
 ItemKind = Literal["points", "images", "sounds"]
-IMAGE_SIZE = 128  # pixels of an image, a side
-MAX_AMPLITUDE = 1e10  # of samples: beyond whole numbers of 32 bits, and the square of a sum still fits into a float
+IMAGE_SIZE = 128  # width and height of an image in pixels
+MAX_AMPLITUDE = 1e10  # of a sample: above any 32-bit integer; squared sums remain finite in single precision
 
 
 @dataclass(frozen=True)
 class Items:
-    """The items of a source.
+    """The items of a table or folder.
 
     Attributes:
-        kind: what they are.
-        names: what each is called, n of them: its row's name in a table, its path within a folder.
-        values: points (n, d) as floats; images (n, 3, 128, 128) as bytes; sounds as spectrograms (n, 128, t); what
-            a backbone made of images (n, dim).
-        files: where each is, or None for tables.
-        skipped: name and reason of each file that could not be read; these are not among the n.
+        kind: kind of the items.
+        names: n names: the row's name in a table, the path within a folder.
+        values: points (n, d) as floats; images (n, 3, 128, 128) as bytes; sounds as spectrograms (n, 128, t);
+            features that a backbone extracted from images (n, dim).
+        files: path of each item; None for tables.
+        skipped: name and reason of each unreadable file; these files are not among the n items.
     """
 
     kind: ItemKind
@@ -126,17 +124,20 @@ class Items:
 def load_items(
     source: Path, kind: ItemKind, *, backbone: str = "", device: str = "auto", progress: bool | None = None
 ) -> Items:
-    """Reads a source.
+    """Load the items of a table or folder.
 
     Args:
-        source: a table (see `read_features`) for points, a folder for images and sounds.
-        kind: what the items are.
-        backbone: the network that looks at images first, see `entourage.backbones`; "" for none.
-        device: where the backbone runs.
-        progress: show a bar; None: only on a terminal.
+        source: table (see `read_features`) for points, folder for images and sounds.
+        kind: kind of the items.
+        backbone: pretrained network that extracts features from images, see `entourage.backbones`; "" for none.
+        device: device of the backbone.
+        progress: show a progress bar; None: only on a terminal.
+
+    Returns:
+        The items; unreadable files are listed in `skipped`.
 
     Raises:
-        ValueError: the source cannot be read, holds nothing of the kind, or nothing that can be read.
+        ValueError: the source cannot be read, or contains no readable file of this kind.
     """
     if kind == "points":
         if source.is_dir():
@@ -156,7 +157,7 @@ def load_items(
 
 
 def load_sounds(source: Path, *, progress: bool | None = None) -> Items:
-    """Reads a folder of sounds to learn from: in stretches of 2.56 s, of the sound's name, values (n, 128, 256)."""
+    """Load a folder of sounds for training: n segments of 2.56 s with their file's name, values (n, 128, 256)."""
     files = list_audio(source)
     results = _read_all(files, read_segments, progress)
     names, values, kept, skipped = [], [], [], []
@@ -174,28 +175,28 @@ def load_sounds(source: Path, *, progress: bool | None = None) -> Items:
 
 
 def detect_kind(folder: Path) -> ItemKind:
-    """Whether a folder holds images or sounds, by how its files are named.
+    """Return whether a folder contains images or sounds, by the suffixes of its files.
 
     Raises:
-        ValueError: it holds neither, or both.
+        ValueError: the folder contains neither, or both.
     """
     names = [path.relative_to(folder).parts for path in folder.rglob("*") if path.is_file()]
     visible = [parts[-1] for parts in names if not any(part.startswith(".") for part in parts)]
     sounds = sum(has_audio_name(name) for name in visible)
     images = sum(Path(name).suffix.lower() in IMAGE_SUFFIXES for name in visible)
     if bool(sounds) == bool(images):
-        found = "images and sounds" if sounds else "neither an image nor a sound"
-        raise ValueError(f"folder {folder} holds {found}; expected one kind to learn from")
+        content = "images and sounds" if sounds else "neither an image nor a sound"
+        raise ValueError(f"{folder}: contains {content}; expected either images or sounds")
     return "sounds" if sounds else "images"
 
 
 def read_loudest_segment(path: Path) -> Tensor:
-    """The spectrogram of the loudest 1.28 s of a sound, shape (128, 128): pauses say nothing of a voice."""
+    """Read the spectrogram of the loudest 1.28 s of a sound, shape (128, 128): pauses are not informative."""
     return mel_spectrogram(loudest_segment(_read_samples(path)))
 
 
 def loudest_segment(samples: Tensor) -> Tensor:
-    """The 1.28 s of the most energy, to a hundredth of a second, shape (20480,); what is shorter is repeated."""
+    """Return the 1.28 s with the most energy, shape (20480,), in steps of 10 ms; shorter sounds are repeated."""
     samples = repeat_to_length(samples, SEGMENT_LENGTH)
     energy = (
         samples[: len(samples) // HOP_LENGTH * HOP_LENGTH].reshape(-1, HOP_LENGTH).square().sum(1, dtype=torch.float64)
@@ -205,27 +206,27 @@ def loudest_segment(samples: Tensor) -> Tensor:
     return samples[start : start + SEGMENT_LENGTH]
 
 
-TRAINING_LENGTH = 2 * SEGMENT_LENGTH  # samples of an item to learn from: views take a random half of it
+TRAINING_LENGTH = 2 * SEGMENT_LENGTH  # samples of a training item: augmentation crops a random half
 
 
 def read_segments(path: Path) -> Tensor:
-    """Spectrograms of 2.56 s stretches of a sound, one after the other, shape (m, 128, 256)."""
+    """Read the spectrograms of the consecutive 2.56 s segments of a sound, shape (m, 128, 256)."""
     samples = repeat_to_length(_read_samples(path), TRAINING_LENGTH)
     samples = samples[: len(samples) // TRAINING_LENGTH * TRAINING_LENGTH].reshape(-1, TRAINING_LENGTH)
     return mel_spectrogram(samples)
 
 
 def _read_samples(path: Path) -> Tensor:
-    """A sound at 16 kHz, shape (t,), if its energy is still a number."""
+    """Read a sound at 16 kHz, shape (t,), and check that its energy is finite in single precision."""
     samples = torch.from_numpy(read_audio(path, SAMPLE_RATE))
     loudest = float(samples.abs().max())
     if not loudest <= MAX_AMPLITUDE:
-        raise UnreadableAudioError(path, f"holds samples of {loudest:.2g}; expected some from -1 to 1")
+        raise UnreadableAudioError(path, f"contains samples of {loudest:.2g}; expected values from -1 to 1")
     return samples
 
 
 def _load_images(folder: Path, progress: bool | None) -> Items:
-    """Images as squares of bytes."""
+    """Load images as bytes, resized to 128 x 128."""
     files = list_images(folder)
     pixels = decode_pixels(files, (IMAGE_SIZE, IMAGE_SIZE), progress=progress)
     skipped = [(_item_name(Path(path), folder), reason) for path, reason in pixels.failures]
@@ -237,18 +238,19 @@ def _load_images(folder: Path, progress: bool | None) -> Items:
 
 
 def _extract_features(folder: Path, backbone: str, device: str, progress: bool | None) -> Items:
-    """Images as a backbone sees them."""
+    """Extract the features of images with a backbone."""
     files = list_images(folder)
-    found = cached_features(files, load_backbone(backbone, device), device=device, progress=progress)
-    skipped = [(_item_name(path, folder), reason) for path, reason in found.failures]
-    if not found.indices:
+    result = cached_features(files, load_backbone(backbone, device), device=device, progress=progress)
+    skipped = [(_item_name(path, folder), reason) for path, reason in result.failures]
+    if not result.indices:
         raise _no_readable_file(folder, skipped)
-    kept = [files[i] for i in found.indices]
-    return Items("images", [_item_name(path, folder) for path in kept], torch.from_numpy(found.features), kept, skipped)
+    kept = [files[i] for i in result.indices]
+    features = torch.from_numpy(result.features)
+    return Items("images", [_item_name(path, folder) for path in kept], features, kept, skipped)
 
 
 def _read_all(files: Sequence[Path], read: Callable[[Path], Tensor], progress: bool | None) -> list[Tensor | str]:
-    """What `read` makes of each sound, or the reason why it cannot."""
+    """Apply `read` to each file; unreadable files give the reason instead of a tensor."""
 
     def read_or_reason(path: Path) -> Tensor | str:
         try:
@@ -277,10 +279,10 @@ _YES, _NO = {"1", "yes", "true", "same"}, {"0", "no", "false", "different"}
 
 
 def folder_labels(items: Items, source: Path) -> list[str]:
-    """The folder of each item as its class.
+    """Return the folder of each item as its class.
 
     Raises:
-        ValueError: all items lie in one folder.
+        ValueError: all items are in one folder.
     """
     labels = [Path(name).parent.as_posix() for name in items.names]
     if len(set(labels)) < 2:
@@ -289,10 +291,10 @@ def folder_labels(items: Items, source: Path) -> list[str]:
 
 
 def table_labels(items: Items, path: Path) -> tuple[list[int], list[str]]:
-    """Positions and classes of the items that a CSV file with the columns item,label names.
+    """Return the indices and classes of the items listed in a CSV file with the columns item,label.
 
     Raises:
-        ValueError: the file is not as it should be, or knows one class only.
+        ValueError: the file is invalid, or contains fewer than two classes.
     """
     label_of = read_labels(path, sorted({*items.names, *(name for name, _ in items.skipped)}))
     rows = [row for row, name in enumerate(items.names) if name in label_of]
@@ -304,12 +306,12 @@ def table_labels(items: Items, path: Path) -> tuple[list[int], list[str]]:
 
 
 def read_pairs(items: Items, path: Path) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Must-links and cannot-links, each (p, 2), from a CSV file with the columns first, second and same.
+    """Read must-links and cannot-links, each (p, 2), from a CSV file with the columns first, second and same.
 
-    Items of one name, such as the stretches of a sound, belong together in any case.
+    Items with the same name, such as the segments of a sound, are always linked.
 
     Raises:
-        ValueError: one line with the file, the line and what is wrong there.
+        ValueError: a line is invalid; the message has the file, the line and the problem.
     """
     rows = read_csv_table(path)
     first, second, same = (rows.column(name) for name in ("first", "second", "same"))
@@ -320,19 +322,19 @@ def read_pairs(items: Items, path: Path) -> tuple[NDArray[np.int64], NDArray[np.
     for line, cells in rows.lines:
         names = [cells[first].strip(), cells[second].strip()]
         if broken & set(names):
-            continue  # a pair with a file that cannot be read is no mistake of the table
-        found = [matcher.find(name) for name in names]
-        for name, matches in zip(names, found, strict=True):
+            continue  # pairs with an unreadable file are ignored: the table itself is correct
+        candidates = [matcher.find(name) for name in names]
+        for name, matches in zip(names, candidates, strict=True):
             if len(matches) != 1:
                 problem = "is ambiguous" if matches else "does not exist"
                 expected = f"expected a name such as {items.names[0]!r}"
                 raise ValueError(f"{path}: line {line}: item {name!r} {problem}; {expected}")
-        if found[0] == found[1]:
+        if candidates[0] == candidates[1]:
             raise ValueError(f"{path}: line {line}: item {names[0]!r} is paired with itself; expected two items")
         answer = cells[same].strip().lower()
         if answer not in _YES | _NO:
             raise ValueError(f"{path}: line {line}: same is {cells[same]!r}; expected 1 or 0")
-        links[answer in _YES].append((row_of[found[0][0]], row_of[found[1][0]]))
+        links[answer in _YES].append((row_of[candidates[0][0]], row_of[candidates[1][0]]))
     for row, name in enumerate(items.names):
         if row_of[name] != row:
             links[True].append((row, row_of[name]))
@@ -341,9 +343,10 @@ def read_pairs(items: Items, path: Path) -> tuple[NDArray[np.int64], NDArray[np.
 
 
 def hold_out_classes(labels: list[str], fraction: float, min_classes: int, seed: int) -> NDArray[np.bool_]:
-    """Which items are of classes held out for validation, shape (n,): a share of the classes, at least `min_classes`.
+    """Return a mask of the items whose classes are held out for validation, shape (n,).
 
-    None are held out if fewer than `min_classes` classes would remain to learn from.
+    Holds out `fraction` of the classes, at least `min_classes`; none if fewer than `min_classes` would remain for
+    training.
     """
     classes = sorted(set(labels))
     count = max(round(fraction * len(classes)), min_classes)
@@ -356,19 +359,19 @@ def hold_out_classes(labels: list[str], fraction: float, min_classes: int, seed:
 def hold_out_components(
     must: NDArray[np.int64], cannot: NDArray[np.int64], n: int, fraction: float, seed: int
 ) -> NDArray[np.bool_]:
-    """Which items are of parts held out for validation, shape (n,): a share of what must-links make of several items.
+    """Return a mask of the items held out for validation, shape (n,), by connected components of the must-links.
 
-    Parts are held out with one from which they are kept apart, two at least. None are if no must-link or no cannot-link
-    would remain to learn from.
+    Holds out `fraction` of the components with several items, at least two, in pairs joined by a cannot-link; none if
+    no must-link or no cannot-link would remain for training.
     """
     graph = sparse.coo_matrix((np.ones(len(must)), (must[:, 0], must[:, 1])), shape=(n, n))
-    _, part = connected_components(graph, directed=False)
-    has_several = np.bincount(part) > 1
+    _, component = connected_components(graph, directed=False)
+    has_several = np.bincount(component) > 1
     count = max(round(fraction * int(has_several.sum())), 2)
     chosen: set[int] = set()
-    for first, second in np.random.default_rng(seed).permutation(part[cannot]):
+    for first, second in np.random.default_rng(seed).permutation(component[cannot]):
         if len(chosen) < count and has_several[first] and has_several[second]:
             chosen |= {int(first), int(second)}
-    held_out = np.isin(part, sorted(chosen))
+    held_out = np.isin(component, sorted(chosen))
     remain = all((~held_out[links].any(1)).any() for links in (must, cannot))
     return held_out if remain else np.zeros(n, dtype=bool)

@@ -1,7 +1,4 @@
-"""Items as users give them to be clustered, and what is wrong with them in one line.
-
-`LearnedClustering`: a scikit-learn clusterer whose notion of a cluster was learned from examples.
-"""
+"""`LearnedClustering`, a scikit-learn clusterer whose similarity is learned from examples, and input validation."""
 
 from __future__ import annotations
 
@@ -27,31 +24,34 @@ from entourage.cluster.task import ClusterTask, Recipe, default_recipe, resolve_
 from entourage.compute import resolve_device
 from entourage.validation import is_integer
 
-MAX_FLOAT64 = 1e300  # of points in double precision: their sum is to be finite too
+MAX_FLOAT64 = 1e300  # largest coordinate in double precision, so that sums are finite, too
 
 
 def validate_items(X: ArrayLike | Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Items as a tensor of finite numbers on the CPU, shape (n, *shape).
+    """Convert items to a tensor of finite numbers on the CPU.
 
     Args:
-        X: an array or a tensor of real numbers.
-        shape: of one item.
-        dtype: of the result.
+        X: array or tensor of real numbers, shape (n, *shape).
+        shape: shape of one item.
+        dtype: type of the result.
+
+    Returns:
+        Items, shape (n, *shape).
 
     Raises:
-        ValueError: they are no numbers, have another shape, are fewer than two, or are not finite.
+        ValueError: the items are not real numbers, have another shape, are fewer than two, or are not finite.
     """
     items = _to_tensor(X).to(dtype)
     if items.ndim != 1 + len(shape):
         raise ValueError(f"X has shape {tuple(items.shape)}; expected (items, {', '.join(map(str, shape))})")
     if len(shape) == 1 and items.shape[1] != shape[0]:
-        raise ValueError(f"X has {items.shape[1]} columns; the network was trained for {shape[0]}")
+        raise ValueError(f"X has {items.shape[1]} columns; expected {shape[0]}, as in training")
     if tuple(items.shape[1:]) != shape:
-        raise ValueError(f"X has items of shape {tuple(items.shape[1:])}; the network was trained for {shape}")
+        raise ValueError(f"X has items of shape {tuple(items.shape[1:])}; expected {shape}, as in training")
     if len(items) < 2:
-        raise ValueError(f"X has {'one item' if len(items) else 'no items'}; expected two or more to cluster")
+        raise ValueError(f"X has {'one item' if len(items) else 'no items'}; expected two or more")
     max_value = MAX_FLOAT64 if dtype == torch.float64 else torch.finfo(dtype).max
-    fits = items.abs() <= max_value  # neither does NaN
+    fits = items.abs() <= max_value  # False for NaN
     if not bool(fits.all()):
         row = int((~fits).flatten(1).any(1).nonzero()[0])
         raise ValueError(f"X has a value in row {row} that is not finite; expected numbers up to {max_value:.2g}")
@@ -59,10 +59,10 @@ def validate_items(X: ArrayLike | Tensor, shape: tuple[int, ...], dtype: torch.d
 
 
 def _to_tensor(X: ArrayLike | Tensor) -> Tensor:
-    """An array or a tensor of real numbers as a tensor on the CPU; anything else is one line that says what it is."""
+    """Convert an array or tensor of real numbers to a tensor on the CPU; raise ValueError for anything else."""
     if isinstance(X, Tensor):
         if X.is_complex():
-            raise ValueError("X holds complex numbers; expected real ones")
+            raise ValueError("X contains complex numbers; expected real numbers")
         return X.detach().cpu()
     if sparse.issparse(X):
         raise ValueError("X is a sparse matrix; expected a dense array, such as X.toarray()")
@@ -70,39 +70,45 @@ def _to_tensor(X: ArrayLike | Tensor) -> Tensor:
         array = np.asarray(X)
         if array.dtype.kind == "O":
             array = array.astype(np.float64)
-    except (TypeError, ValueError) as error:  # rows of several lengths, or no numbers
-        raise ValueError("X is no array; expected rows of numbers, all of one length") from error
+    except (TypeError, ValueError) as error:  # rows of different lengths, or not numbers
+        raise ValueError("X cannot be converted to an array; expected rows of numbers, all of one length") from error
     if array.dtype.kind not in "fiub":
         kind = {"c": "complex numbers", "U": "text", "S": "text"}.get(array.dtype.kind, f"values of type {array.dtype}")
-        raise ValueError(f"X holds {kind}; expected real numbers")
+        raise ValueError(f"X contains {kind}; expected real numbers")
     return torch.from_numpy(array.astype(np.float64))
 
 
-DEFAULT_SET_SIZE = 1000  # items, where a network does not say with how many it was trained
+DEFAULT_SET_SIZE = 1000  # for networks whose file does not state the set size of their training
 
 
 class LearnedClustering(ClusterMixin, BaseEstimator):
-    """Groups unseen items as the examples were grouped that it learned from, and says how many groups there are.
+    """Clusterer that applies a similarity learned from examples, and estimates the number of clusters.
+
+    Implements the clustering network of the thesis, appendix A. `fit` trains a network on a sampler of example sets,
+    `load` reads a trained one; `predict` clusters items of classes that were not seen in training.
 
     Args:
-        preset: "default", "thesis" or "original": the network and its loss.
-        k_max: the most clusters it can find; None for the preset's, or what the network was trained with. The default
-            network can be asked for more than it was trained with.
-        n_clusters: the number of clusters, if it is known; None to have it found. The default network takes any.
-        set_size: items that are looked at together; None for as many as the network was trained with. Larger data are
-            clustered in parts that share a core (see `coherent`). Time and memory of a look grow with set_size^2.
-        metric: "none", "euclidean", "diagonal" or "full": the optional metric block of a network that is to be trained.
-        recipe: how `fit` trains; None for what `entourage cluster train` does with such a sampler and preset.
-        device: "auto", "cpu", "cuda"...
-        random_state: draws the core and the parts of data larger than set_size; None draws others at every call.
+        preset: network and loss: "default", "thesis" or "original".
+        k_max: maximum number of clusters; None for that of the preset or of the training. The default network supports
+            more clusters than it was trained with.
+        n_clusters: number of clusters, if known; None to estimate it. The default network supports any number.
+        set_size: number of items that the network processes together; None for that of the training. More items are
+            clustered in subsets with a shared core (see `cluster.large_scale`). Time and memory per set grow with
+            set_size^2.
+        metric: optional metric block of a network to be trained: "none", "euclidean", "diagonal" or "full".
+        recipe: training options of `fit`; None for those of `entourage cluster train` with this sampler and preset.
+        device: "auto", "cpu", "cuda", ...
+        random_state: seed for the core and the subsets of more than set_size items; None for a different draw at each
+            call.
 
     Attributes:
         network_: the trained network.
-        labels_: the cluster of each item of the last prediction, shape (n,), the largest cluster being 0.
-        n_clusters_: how many there are.
-        probabilities_: P(l | x_i, k) for that number, shape (n, n_clusters_).
-        count_probabilities_: P(k) for k = 1, ..., k_max, shape (k_max,); the mean over all parts of large data.
-        n_subsets_: how many parts the items were looked at in, 1 if there were no more than set_size.
+        training_result_: the `TrainingResult` of `fit`.
+        labels_: cluster of each item of the last prediction, shape (n,); cluster 0 is the largest.
+        n_clusters_: number of clusters.
+        probabilities_: P(l | x_i, k) for k = n_clusters_, shape (n, n_clusters_).
+        count_probabilities_: P(k) for k = 1, ..., k_max, shape (k_max,); the mean over all subsets.
+        n_subsets_: number of subsets; 1 for at most set_size items.
 
     Example:
         >>> import numpy as np
@@ -148,33 +154,35 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
         minutes: float | None = None,
         progress: bool | None = None,
     ) -> Self:
-        """Learns what belongs together from episodes.
+        """Train the network on episodes.
 
         Args:
-            sampler: of episodes, e.g. a `LabelledSampler`.
-            y: ignored, as everywhere in scikit-learn's clusterers.
-            validation: of episodes to validate with, of other classes; the sampler itself by default.
-            run_dir: a folder for checkpoints; a call with the same folder goes on where it was stopped.
-            minutes: how long it may take, instead of the recipe's steps.
-            progress: show a line; None: only on a terminal.
+            sampler: sampler of training episodes, e.g. a `LabelledSampler`.
+            y: ignored, as in all clusterers of scikit-learn.
+            validation: sampler of validation episodes, from other classes; None for `sampler`.
+            run_dir: folder for checkpoints; a call with the same folder resumes the training.
+            minutes: training time, instead of the recipe's steps.
+            progress: show progress; None: only on a terminal.
+
+        Returns:
+            The clusterer itself.
 
         Raises:
-            ValueError: it was given items instead of a sampler, or what it is given does not fit together.
+            ValueError: `sampler` is not a sampler, or the arguments are not compatible.
         """
         _check_parameters(self)
         if not hasattr(sampler, "draw"):
             name = type(sampler).__name__
             raise ValueError(
-                f"fit was given a {name}; expected a sampler of episodes to learn from, such as LabelledSampler; "
-                "predict clusters items"
+                f"sampler is of type {name}; expected a sampler of episodes such as LabelledSampler; "
+                "to cluster items, call predict"
             )
         chosen = preset(self.preset)
         recipe = self.recipe or default_recipe(sampler, chosen)
         options = resolve_model_options(sampler, chosen, recipe.curriculum, metric=self.metric, k_max=self.k_max)
         network = init_network(sampler.shape, options, recipe.seed)
         loss = chosen.loss_for(points=len(sampler.shape) == 1)
-        about = {"preset": self.preset}
-        task = ClusterTask(network, sampler, validation or sampler, loss, recipe, notes=about)
+        task = ClusterTask(network, sampler, validation or sampler, loss, recipe, notes={"preset": self.preset})
         self.network_, self.training_result_ = train_network(
             task, None if run_dir is None else Path(run_dir), minutes=minutes, device=self.device, progress=progress
         )
@@ -182,14 +190,17 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
 
     @classmethod
     def load(cls, source: str | Path, **options: Any) -> Self:
-        """A clusterer with a trained network.
+        """Load a clusterer with a trained network.
 
         Args:
-            source: a file, or the name of a network that comes with the package, such as "points".
+            source: file, or name of a shipped network such as "points".
             options: arguments of the constructor.
 
+        Returns:
+            The clusterer, ready to `predict`.
+
         Raises:
-            ValueError: there is no such network, or an option is out of range.
+            ValueError: the network does not exist, or an option is out of range.
         """
         clusterer = cls(**options)
         _check_parameters(clusterer)
@@ -197,17 +208,22 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
         return clusterer
 
     def save(self, path: str | Path) -> None:
-        """Writes the trained network, for `load`."""
+        """Save the trained network to a file for `load`."""
         save_network(self._fitted_network(), path)
 
     def predict(self, X: ArrayLike | Tensor) -> NDArray[np.int64]:
-        """The cluster of each item, shape (n,); sets `n_clusters_`, `probabilities_` and `count_probabilities_`.
+        """Cluster items.
+
+        Sets `labels_`, `n_clusters_`, `probabilities_`, `count_probabilities_` and `n_subsets_`.
 
         Args:
-            X: the items, shape (n, columns) or (n, channels, height, width), n >= 2, finite.
+            X: items, shape (n, columns) or (n, channels, height, width), n >= 2, finite.
+
+        Returns:
+            Cluster of each item, shape (n,).
 
         Raises:
-            ValueError: on items of another shape, fewer than two, or values that are not finite.
+            ValueError: the items have another shape, are fewer than two, or are not finite.
         """
         _check_parameters(self)
         network = self._fitted_network()
@@ -219,9 +235,9 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
 
         @torch.inference_mode()
         def predict_subset(rows: NDArray[np.int64]) -> SetPrediction:
-            one = items[torch.from_numpy(rows)].unsqueeze(0)  # (1, m, *shape)
-            # Here, as not every device knows double precision, which far origins need.
-            x = standardize(one).float() if standard else one
+            subset = items[torch.from_numpy(rows)].unsqueeze(0)  # (1, m, *shape)
+            # On the CPU: a distant origin requires double precision, which some devices lack.
+            x = standardize(subset).float() if standard else subset
             prediction: SetPrediction = network(x.to(device), k_max)
             return prediction
 
@@ -235,42 +251,41 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
         return self.labels_
 
     def predict_proba(self, X: ArrayLike | Tensor) -> Floats:
-        """The probability of each cluster for each item, shape (n, n_clusters_); rows sum to 1. For X see `predict`."""
+        """Cluster items as `predict` does and return P(l | x_i, k), shape (n, n_clusters_); rows sum to 1."""
         self.predict(X)
         return self.probabilities_
 
     def fit_predict(self, X: ArrayLike | Tensor, y: None = None) -> NDArray[np.int64]:
-        """The same as `predict`: what there is to learn was learned from other data."""
+        """Equivalent to `predict`: the network is trained on other data."""
         return self.predict(X)
 
     def _warn_about_limits(self, k_max: int, n: int) -> None:
-        """Warns where the number of clusters is not quite what was asked for, or may not be the last word."""
+        """Warn if fewer clusters have members than requested, or if the estimated number is the largest considered."""
         most_likely = int(self.count_probabilities_.argmax()) + 1
         if self.n_clusters_ < (self.n_clusters or most_likely):
-            requested = "were asked for" if self.n_clusters else "are likeliest"
-            message = f"{self.n_clusters or most_likely} clusters {requested}, {self.n_clusters_} have members"
-            warnings.warn(f"{message}: no item is likeliest to be in the others", stacklevel=3)
+            origin = "were requested" if self.n_clusters else "are most probable"
+            message = f"{self.n_clusters or most_likely} clusters {origin}, but only {self.n_clusters_} have members"
+            warnings.warn(message, stacklevel=3)
         if self.n_clusters is None and k_max < n and most_likely == k_max:
-            more = (
-                "raise k_max (--max-clusters)" if _supports_any_k(self.network_) else "this network counts no further"
-            )
-            message = f"the likeliest number of clusters is {k_max}, the largest that was considered"
+            supported = _supports_any_k(self.network_)
+            more = "increase k_max (--max-clusters)" if supported else "this network does not support more"
+            message = f"the most probable number of clusters is {k_max}, the largest considered"
             warnings.warn(f"{message}; there may be more: {more}", stacklevel=3)
 
     def _resolve_k_max(self, network: ClusterNetwork, n: int) -> int:
-        """The most clusters to consider: what is known of their number counts, where the network is free to."""
+        """Return the maximum number of clusters; raise ValueError if `n_clusters` exceeds the network or n."""
         k_max, k = self.k_max or network.options.k_max, self.n_clusters
         if k is None:
             return k_max
         max_value = n if _supports_any_k(network) else min(k_max, n)
         if k > max_value:
-            limit = "the items there are" if max_value == n else "the most this network finds"
-            raise ValueError(f"{k} clusters were asked for; expected 1 to {max_value}, {limit}")
+            limit = "the number of items" if max_value == n else "the maximum of this network"
+            raise ValueError(f"n_clusters: {k} clusters requested; expected 1 to {max_value}, {limit}")
         return max(k_max, k)
 
     def _fitted_network(self) -> ClusterNetwork:
         if not hasattr(self, "network_"):
-            raise NotFittedError("this LearnedClustering has not learned to cluster yet; call fit, or load a network")
+            raise NotFittedError("this LearnedClustering has no trained network; call fit, or load a network")
         return self.network_
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -278,28 +293,28 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
 
 
 def _supports_any_k(network: ClusterNetwork) -> bool:
-    """Whether a network may be asked for more clusters than it was trained with."""
+    """Return whether a network supports more clusters than it was trained with."""
     return network.options.network == "attention"
 
 
 def _resolve_set_size(requested: int | None, network: ClusterNetwork, n: int) -> int:
-    """How many items are looked at together; an LSTM that reads rows of distances leaves no choice."""
+    """Return the number of items per set; fixed for an LSTM whose inputs are rows of distances."""
     fixed = network.options.set_size
     if fixed is None:
         return requested or int(network.notes.get("set_size", DEFAULT_SET_SIZE))
     if requested not in (None, fixed):
-        raise ValueError(f"set_size is {requested}; this network reads sets of {fixed} items, expected that or None")
+        raise ValueError(f"set_size is {requested}; expected {fixed}, the fixed set size of this network, or None")
     if n < fixed:
-        raise ValueError(f"X has {n} items; this network reads sets of {fixed}, expected as many or more")
+        raise ValueError(f"X has {n} items; expected {fixed} or more, the fixed set size of this network")
     return fixed
 
 
 def _check_parameters(clusterer: LearnedClustering) -> None:
-    """Notices constructor arguments that are none."""
+    """Raise ValueError if a constructor argument is out of range."""
     for name, min_value in (("k_max", 1), ("n_clusters", 1), ("set_size", 1), ("random_state", 0)):
         value = getattr(clusterer, name)
         if value is not None and not (is_integer(value) and value >= min_value):
-            raise ValueError(f"{name} is {value!r}; expected a whole number, {min_value} or more, or None")
+            raise ValueError(f"{name} is {value!r}; expected an integer, {min_value} or more, or None")
     requested, max_value = clusterer.n_clusters, clusterer.k_max
     if requested is not None and max_value is not None and requested > max_value:
         raise ValueError(
@@ -308,13 +323,12 @@ def _check_parameters(clusterer: LearnedClustering) -> None:
 
 
 def _order_by_size(probabilities: Floats) -> tuple[NDArray[np.int64], Floats]:
-    """Clusters that have members, the largest first: their labels (n,) and probabilities (n, k)."""
+    """Remove empty clusters and sort the others by size; returns labels (n,) and probabilities (n, k)."""
     labels = probabilities.argmax(1)
     sizes = np.bincount(labels, minlength=probabilities.shape[1])
     order = np.argsort(-sizes, kind="stable")[: int((sizes > 0).sum())]
     probabilities = probabilities[:, order]
-    name = np.empty(len(sizes), dtype=np.int64)
-    name[order] = np.arange(len(order))
-    return name[labels], probabilities / probabilities.sum(
-        1, keepdims=True
-    )  # by name, not by the largest again: there may be ties
+    new_label = np.empty(len(sizes), dtype=np.int64)
+    new_label[order] = np.arange(len(order))
+    # Labels are mapped, not computed by another argmax: a tie could be resolved differently.
+    return new_label[labels], probabilities / probabilities.sum(1, keepdims=True)

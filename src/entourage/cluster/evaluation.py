@@ -1,11 +1,7 @@
-"""How good a clustering is: misclassification rate, mutual information, Rand index, and the error in k.
+"""Evaluation of clusterings: scores, evaluation on reproducible sets, and baselines for comparison.
 
-Measuring a network, or any other method, on sets that are always the same.
-
-What a user would reach for instead: chance, k-means, DBSCAN and HDBSCAN, for the same tables.
-
-k-means is given the true k, or finds it by the silhouette; DBSCAN and HDBSCAN get the setting that is best on
-validation sets, and keep it.
+The baselines are random clusters, k-means, DBSCAN and HDBSCAN. k-means is given the true k, or estimates it by the
+silhouette; DBSCAN and HDBSCAN use the setting with the lowest misclassification rate on validation sets.
 """
 
 from __future__ import annotations
@@ -31,16 +27,16 @@ from entourage.report.page import pluralize
 
 @dataclass(frozen=True)
 class ClusteringScores:
-    """Measures of one clustering, or their means over many.
+    """Scores of a clustering, or their means over several clusterings.
 
     Attributes:
-        mr: misclassification rate under the best one-to-one naming of clusters, in [0, 1]; 0 is perfect.
-        greedy_mr: the same under a naming chosen greedily, as the original reports it: never below `mr`.
-        nmi: normalised mutual information, by the arithmetic mean of the entropies (today's custom).
-        nmi_geometric: the same by the geometric mean (that of the original).
-        ari: adjusted Rand index; 1 is perfect, 0 what chance gives.
-        k_error: |found clusters - true clusters|.
-        k_right: 1 if there are as many clusters as there should be, else 0.
+        mr: misclassification rate under the best one-to-one matching of clusters, in [0, 1]; 0 is perfect.
+        greedy_mr: misclassification rate under a greedy matching, as in the original code; never below `mr`.
+        nmi: normalised mutual information, with the arithmetic mean of the entropies (scikit-learn's default).
+        nmi_geometric: normalised mutual information, with the geometric mean (as in the original code).
+        ari: adjusted Rand index; 1 is perfect, 0 the expectation for random clusters.
+        k_error: |predicted number of clusters - true number of clusters|.
+        k_right: 1 if the number of clusters is correct, else 0.
     """
 
     mr: float
@@ -53,18 +49,19 @@ class ClusteringScores:
 
 
 def score(labels_true: ArrayLike, labels_pred: ArrayLike) -> ClusteringScores:
-    """Measures one clustering against the truth.
+    """Score a clustering against the true clusters.
 
     Args:
-        labels_true: the true cluster of each item, shape (n,).
-        labels_pred: the predicted cluster of each item, shape (n,). Names need not agree. -1, which is noise to DBSCAN,
-            is taken for one more cluster, which is kinder than taking it for mistakes, but does not count towards k.
+        labels_true: true cluster of each item, shape (n,).
+        labels_pred: predicted cluster of each item, shape (n,). Labels are matched, so they need not be those of
+            `labels_true`. -1, DBSCAN's noise, is one more cluster (more favourable to DBSCAN than n errors), except
+            in `k_error`.
 
     Returns:
-        The measures. Costs O(n + t f max(t, f)) for t true and f found clusters.
+        The scores. Costs O(n + t p max(t, p)) for t true and p predicted clusters.
 
     Raises:
-        ValueError: the two are of different length, empty or not one-dimensional.
+        ValueError: the arguments are of different length, empty or not one-dimensional.
     """
     labels_true, labels_pred = np.asarray(labels_true), np.asarray(labels_pred)
     if labels_true.ndim != 1 or labels_true.shape != labels_pred.shape or not len(labels_true):
@@ -85,15 +82,15 @@ def score(labels_true: ArrayLike, labels_pred: ArrayLike) -> ClusteringScores:
 
 
 def mean_scores(scores: Sequence[ClusteringScores]) -> ClusteringScores:
-    """The mean of every measure over several clusterings."""
+    """Return the mean of each score over several clusterings."""
     if not scores:
-        raise ValueError("there are no scores to average; expected at least one")
-    rows = np.array([list(asdict(one).values()) for one in scores])  # (s, measures)
+        raise ValueError("scores is empty; expected at least one")
+    rows = np.array([list(asdict(s).values()) for s in scores])  # (s, measures)
     return ClusteringScores(*rows.mean(axis=0).tolist())
 
 
 def contingency_table(labels_true: NDArray[np.generic], labels_pred: NDArray[np.generic]) -> NDArray[np.int64]:
-    """How many items of each true cluster are in each found one, shape (t, f)."""
+    """Count the items in each pair of a true and a predicted cluster, shape (t, p)."""
     _, row = np.unique(labels_true, return_inverse=True)
     _, column = np.unique(labels_pred, return_inverse=True)
     table = np.zeros((int(row.max()) + 1, int(column.max()) + 1), dtype=np.int64)
@@ -102,27 +99,27 @@ def contingency_table(labels_true: NDArray[np.generic], labels_pred: NDArray[np.
 
 
 def misclassification_rate(table: NDArray[np.int64]) -> float:
-    """The share of items outside the cluster that is matched with theirs, under the best matching (Hungarian).
+    """Return the fraction of items that are not in the matched cluster, under the best matching (Hungarian).
 
     Args:
-        table: true by found clusters, as `contingency_table` gives it.
+        table: contingency table of true and predicted clusters, shape (t, p).
     """
     rows, columns = linear_sum_assignment(table, maximize=True)
     return float(1 - table[rows, columns].sum() / table.sum())
 
 
 def greedy_misclassification_rate(table: NDArray[np.int64]) -> float:
-    """The same under a greedy matching, largest overlap first: an upper bound of the true rate."""
+    """Return the misclassification rate under a greedy matching, largest overlap first: an upper bound."""
     remaining, n_correct = table.astype(np.int64), 0
     for _ in range(min(table.shape)):
         row, column = np.unravel_index(int(remaining.argmax()), remaining.shape)
         n_correct += int(max(remaining[row, column], 0))
-        remaining[row, :] = remaining[:, column] = -1  # both are taken
+        remaining[row, :] = remaining[:, column] = -1  # both clusters are matched
     return float(1 - n_correct / table.sum())
 
 
 VALIDATION_SEED = 1_000_003
-MAX_PAIRS = 4_000_000  # that are looked at together, to keep memory in bounds
+MAX_PAIRS = 4_000_000  # pairs of items per batch, to limit memory
 
 
 def draw_sets(
@@ -134,15 +131,15 @@ def draw_sets(
     seed: int = VALIDATION_SEED,
     batch: int | None = None,
 ) -> Iterator[Episode]:
-    """Draws sets in batches, always on the CPU: the same arguments give the same sets, whoever is to cluster them.
+    """Draw sets in batches, on the CPU, so that the same arguments give the same sets for every method.
 
     Args:
-        sampler: of the sets.
-        sets: how many.
-        n: items of each.
-        k_max: the most clusters of each, if fewer than the sampler's.
-        seed: of the sets.
-        batch: how many at a time; by default as many as have some million pairs together, at most 50.
+        sampler: sampler of the sets.
+        sets: number of sets.
+        n: items per set.
+        k_max: maximum number of clusters per set; None for the sampler's.
+        seed: random seed of the sets.
+        batch: sets per batch; None for at most 50 sets and `MAX_PAIRS` pairs.
     """
     batch = batch or max(1, min(50, MAX_PAIRS // n**2))
     for first in range(0, sets, batch):
@@ -161,12 +158,17 @@ def evaluate(
     seed: int = VALIDATION_SEED,
     batch: int | None = None,
 ) -> list[ClusteringScores]:
-    """Measures a network on sets that are always the same.
+    """Evaluate a network, or another clustering method, on reproducible sets.
 
     Args:
-        model: the network, or any function from sets (b, n, ...) to clusters (b, n).
-        sampler: of the sets; where it knows pairs alone, see `Episode.clusters`. For the others see `draw_sets`.
-        device: where the network is; the sets are drawn on the CPU and moved there.
+        model: network, or any function from sets (b, n, ...) to clusters (b, n).
+        sampler: sampler of the sets; a sampler of constraints is scored by `Episode.clusters`.
+        sets: number of sets.
+        n: items per set.
+        k_max: maximum number of clusters per set; None for the sampler's.
+        device: device of the network; the sets are drawn on the CPU and moved there.
+        seed: random seed of the sets.
+        batch: sets per batch; None for at most 50 sets and `MAX_PAIRS` pairs.
 
     Returns:
         The scores of each set.
@@ -184,43 +186,27 @@ Floats = NDArray[np.floating[Any]]
 Labels = NDArray[np.integer[Any]]
 Baseline = Callable[[Floats], Labels]
 
-DBSCAN_RADII = (
-    0.01,
-    0.015,
-    0.02,
-    0.03,
-    0.04,
-    0.06,
-    0.08,
-    0.1,
-    0.15,
-    0.2,
-    0.3,
-    0.5,
-    1,
-    2,
-    3,
-    5,
-)  # of DBSCAN, in extents
+# Radii of DBSCAN, as fractions of the extent of the set
+DBSCAN_RADII = (0.01, 0.015, 0.02, 0.03, 0.04, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2, 3, 5)
 DBSCAN_MIN_SAMPLES = (2, 3, 4, 5, 8)
-HDBSCAN_MIN_SIZES = (3, 4, 5, 6, 8, 10, 15)  # min_cluster_size
+HDBSCAN_MIN_SIZES = (3, 4, 5, 6, 8, 10, 15)
 
 
 def random_clusters(X: Floats, k_max: int, seed: int = 0) -> Labels:
-    """Chance: k uniform, then a cluster for each item."""
+    """Draw k uniformly, then a cluster for each item."""
     rng = np.random.default_rng([seed, len(X)])
     return rng.integers(0, rng.integers(1, k_max + 1), len(X))
 
 
 def k_means(X: Floats, k: int, seed: int = 0) -> Labels:
-    """k-means, given the true k."""
+    """Cluster with k-means, given the true k."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # copies of a point leave clusters empty
+        warnings.simplefilter("ignore")  # duplicate points leave clusters empty
         return np.asarray(KMeans(k, n_init=10, random_state=seed).fit_predict(X))
 
 
 def k_means_silhouette(X: Floats, k_max: int, seed: int = 0) -> Labels:
-    """k-means, k by the best mean silhouette, which is not defined for one cluster: 2 is the least it can find."""
+    """Cluster with k-means, k by the best mean silhouette; k >= 2, as one cluster has no silhouette."""
     best = -2.0
     labels_pred: Labels = np.zeros(len(X), dtype=np.int64)
     for k in range(2, min(k_max, len(X) - 1) + 1):
@@ -231,12 +217,12 @@ def k_means_silhouette(X: Floats, k_max: int, seed: int = 0) -> Labels:
 
 
 def dbscan(X: Floats, radius: float, min_samples: int) -> Labels:
-    """DBSCAN; the radius in extents of the set, so that one setting can do for sets of any size."""
+    """Cluster with DBSCAN; the radius is a fraction of the set's extent, so that one setting fits sets of any scale."""
     return np.asarray(DBSCAN(eps=max(radius * _extent(X), 1e-12), min_samples=min_samples).fit_predict(X))
 
 
 def hdbscan(X: Floats, min_cluster_size: int, allow_single_cluster: bool, min_samples: int | None = None) -> Labels:
-    """HDBSCAN; `allow_single_cluster` allows that all items are one cluster."""
+    """Cluster with HDBSCAN; fewer items than `min_cluster_size` are one cluster."""
     if len(X) <= min_cluster_size:
         return np.zeros(len(X), dtype=np.int64)
     model = HDBSCAN(
@@ -246,7 +232,7 @@ def hdbscan(X: Floats, min_cluster_size: int, allow_single_cluster: bool, min_sa
 
 
 def tune_dbscan(sets: Sequence[tuple[Floats, Labels]]) -> tuple[Baseline, str]:
-    """DBSCAN with the setting of the lowest misclassification rate on the sets, and its name."""
+    """Return DBSCAN with the setting of the lowest misclassification rate on the sets, and the setting's name."""
     settings = (
         (partial(dbscan, radius=r, min_samples=m), f"radius {r}, {pluralize(m, 'neighbours')}")
         for r, m in product(DBSCAN_RADII, DBSCAN_MIN_SAMPLES)
@@ -255,25 +241,25 @@ def tune_dbscan(sets: Sequence[tuple[Floats, Labels]]) -> tuple[Baseline, str]:
 
 
 def tune_hdbscan(sets: Sequence[tuple[Floats, Labels]]) -> tuple[Baseline, str]:
-    """HDBSCAN with the setting of the lowest misclassification rate on the sets, and its name."""
+    """Return HDBSCAN with the setting of the lowest misclassification rate on the sets, and the setting's name."""
     settings = (
         (
-            partial(hdbscan, min_cluster_size=s, allow_single_cluster=one, min_samples=c),
-            f"size {s}, {pluralize(c or s, 'neighbours')}{', one allowed' * one}",
+            partial(hdbscan, min_cluster_size=s, allow_single_cluster=single, min_samples=c),
+            f"size {s}, {pluralize(c or s, 'neighbours')}{', one allowed' * single}",
         )
-        for s, one, c in product(HDBSCAN_MIN_SIZES, (False, True), (None, 1, 3))
+        for s, single, c in product(HDBSCAN_MIN_SIZES, (False, True), (None, 1, 3))
     )
     return _tune(settings, sets)
 
 
 def _tune(settings: Iterable[tuple[Baseline, str]], sets: Sequence[tuple[Floats, Labels]]) -> tuple[Baseline, str]:
     if not sets:
-        raise ValueError("there are no validation sets to choose a setting by; expected at least one")
+        raise ValueError("sets is empty; expected at least one validation set")
     results = [
         (mean_scores([score(labels_true, baseline(X)) for X, labels_true in sets]).mr, baseline, name)
         for baseline, name in settings
     ]
-    _, baseline, name = min(results, key=lambda one: one[0])
+    _, baseline, name = min(results, key=lambda result: result[0])
     return baseline, name
 
 

@@ -1,12 +1,12 @@
-"""Data sets larger than one set, clustered coherently: every part is seen together with the same core.
+"""Clustering of more items than one set holds, in subsets with a shared core.
 
-Clusters of two parts cannot be compared by their numbers. So a random core is part of every set: what a part's cluster
-is called is what the core's items in it are called. Since the network judges every item in the company of the whole
-core, parts are judged alike, and the cost is linear in the number of items. Merging clusterings of disjoint parts
-afterwards would need a second notion of similarity, between clusters, which nobody has trained.
+Cluster numbers of different subsets are not comparable. Therefore every set contains the same random items, the core,
+and the clusters of a subset are matched by the core items that they contain. Since the network processes each item
+together with the entire core, all subsets are clustered under equal conditions, and the cost is linear in the number
+of items. Merging clusterings of disjoint subsets would require a similarity between clusters, which is not trained.
 
-All parts have a say in how many clusters there are, the likeliest number by the mean of their P(k), and all are then
-read for that number. No part is the first: names are those of the part that groups the core most as the others do.
+The number of clusters is the most probable one under the mean P(k) of all subsets, and all subsets are evaluated for
+this number. Cluster numbers are taken from the subset whose grouping of the core is closest to the mean grouping.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from entourage.cluster.models.assignment import SetPrediction
 
 Floats = NDArray[np.float64]
 PredictSubset = Callable[[NDArray[np.int64]], SetPrediction]
-"""From positions of items, shape (m,), to what the network says of that one set."""
+"""Function from indices of items, shape (m,), to the network's prediction for this set."""
 
-MIN_SUPPORT = 0.5  # items of the core that a cluster must hold, in expectation, to be called by its name
-MAX_CORES = 3  # times that a core may be drawn anew because parts have shown clusters it lacks
+MIN_SUPPORT = 0.5  # expected number of core items in a cluster, below which it cannot be matched by the core
+MAX_CORES = 3  # cores drawn at most; another is drawn if subsets have clusters without core items
 
 
 @dataclass(frozen=True)
 class Partition:
-    """Clusters of any number of items.
+    """Clustering of any number of items.
 
     Attributes:
-        probabilities: of each cluster for each item, shape (n, k), rows sum to 1; k is the likeliest by `count`, unless
-            it was given.
-        count: P(k), shape (k_max,); the mean over all parts where one look was not enough.
-        n_subsets: how many sets the items were looked at in.
+        probabilities: probability of each cluster for each item, shape (n, k), rows sum to 1; k is the requested
+            number of clusters, or the most probable one.
+        count: P(k), shape (k_max,); the mean over all subsets.
+        n_subsets: number of subsets.
     """
 
     probabilities: Floats
@@ -45,7 +45,7 @@ class Partition:
 
 
 class _SubsetPrediction(NamedTuple):
-    """A part as it was read for k clusters: probabilities for the core's items (c, k) and for its own (m, k)."""
+    """Prediction of a subset for k clusters: probabilities of the core items (c, k) and of the others (m, k)."""
 
     k: int
     core: Floats
@@ -54,32 +54,32 @@ class _SubsetPrediction(NamedTuple):
 
 @dataclass(frozen=True)
 class _Subsets:
-    """The items of the core, shape (c,), and of each part, shape (m,), where only the last may have fewer."""
+    """Indices of the core, shape (c,), and of each subset, shape (m,); the last subset may be smaller."""
 
     core: NDArray[np.int64]
     others: list[NDArray[np.int64]]
 
     @classmethod
     def draw(cls, n: int, core: NDArray[np.int64], set_size: int, rng: np.random.Generator) -> _Subsets:
-        """Parts all items but the core's at random."""
+        """Divide all items except the core into random subsets."""
         others = rng.permutation(np.setdiff1d(np.arange(n), core))
         n_others = set_size - len(core)
         return cls(core, [others[first : first + n_others] for first in range(0, len(others), n_others)])
 
     def rows(self, index: int) -> NDArray[np.int64]:
-        """What is looked at together for a part: the core, the part, and what fills the last up."""
+        """Return the indices of a set: core, subset, and items of the first subset that fill up the last one."""
         others = self.others[index]
         return np.concatenate([self.core, others, self.others[0][: len(self.others[0]) - len(others)]])
 
     def select(self, index: int, prediction: SetPrediction, k: int) -> _SubsetPrediction:
-        """What the network said of that part, for k clusters."""
+        """Select the probabilities for k clusters from the prediction of a subset."""
         probabilities = to_partition(prediction, k).probabilities
         c = len(self.core)
         return _SubsetPrediction(k, probabilities[:c], probabilities[c:][: len(self.others[index])])
 
 
 def to_partition(prediction: SetPrediction, k: int | None = None) -> Partition:
-    """The partition of a single set: for a given k, or for the likeliest."""
+    """Return the partition of a single set for k clusters; None for the most probable k."""
     count = prediction.count[0].double().exp().cpu().numpy()
     best = k or 1 + int(count.argmax())
     return Partition(prediction.assignment[0, :, best - 1, :best].double().cpu().numpy(), count)
@@ -88,24 +88,24 @@ def to_partition(prediction: SetPrediction, k: int | None = None) -> Partition:
 def cluster_in_subsets(
     predict: PredictSubset, n: int, set_size: int, rng: np.random.Generator, k: int | None = None
 ) -> Partition:
-    """Clusters n items, of which the network looks at `set_size` at a time.
+    """Cluster n items with a network that processes `set_size` items at a time.
 
     Args:
-        predict: runs the network.
-        n: how many items there are.
-        set_size: how many it looks at together; half of them are the core.
-        rng: draws the core and the parts.
-        k: the number of clusters, if it is known.
+        predict: the network, as a function of the indices of a set.
+        n: number of items.
+        set_size: items per set; half of them are the core.
+        rng: random generator for the core and the subsets.
+        k: number of clusters, if known.
 
     Returns:
-        The partition. Costs n / (set_size / 2) looks, up to three times if the core lacks clusters, and once more for
-        parts that were read for another number than the one that is chosen in the end. Beyond set_size all are of
-        set_size items: the last part is filled up with items of the first.
+        The partition. Costs n / (set_size / 2) runs of the network, up to three times this number if clusters have no
+        core items, and one more run for each subset that was evaluated for another k than the final one. If n exceeds
+        set_size, all sets have set_size items: the last one is filled up with items of the first subset.
     """
     if n <= set_size:
         return to_partition(predict(np.arange(n)), k)
     if set_size < 4:
-        raise ValueError(f"set_size is {set_size}; expected 4 or more, half of which are seen with every part")
+        raise ValueError(f"set_size is {set_size}; expected 4 or more, as half of a set is the core")
     subsets = _Subsets.draw(n, rng.permutation(n)[: set_size // 2], set_size, rng)
     results, count, uncovered = _predict_subsets(predict, subsets, k)
     for _ in range(MAX_CORES - 1):
@@ -125,12 +125,12 @@ def cluster_in_subsets(
 def _predict_subsets(
     predict: PredictSubset, subsets: _Subsets, k: int | None
 ) -> tuple[list[_SubsetPrediction], Floats, NDArray[np.int64]]:
-    """Looks at every part once.
+    """Run the network once on each subset.
 
     Returns:
-        The parts as read for k clusters, or else for the likeliest number by all parts so far: what a part says for
-        every number would be too much to keep. The mean P(k), shape (k_max,). And the items that seem to belong to
-        none of the core's clusters, by their own part's likeliest number.
+        The predictions for k clusters, or for the most probable number under the mean P(k) so far (predictions for all
+        numbers would need too much memory); the mean P(k), shape (k_max,); and the items outside all clusters with
+        core items, by the most probable number of their own subset.
     """
     results, uncovered = [], []
     total: Floats = np.zeros(1)
@@ -146,7 +146,7 @@ def _predict_subsets(
 
 
 def _merge(subsets: _Subsets, results: list[_SubsetPrediction], n: int) -> Floats:
-    """Probabilities of each cluster for all n items, shape (n, k), under the names of one part's clusters."""
+    """Return the probabilities of all n items, shape (n, k), for the clusters of the reference subset."""
     chosen = _reference_subset(results)
     reference = results[chosen].core  # (c, k)
     probabilities = np.zeros((n, reference.shape[1]))
@@ -158,9 +158,9 @@ def _merge(subsets: _Subsets, results: list[_SubsetPrediction], n: int) -> Float
 
 
 def _reference_subset(results: list[_SubsetPrediction]) -> int:
-    """The part that groups the core most as all do on average: by the cosine of who is with whom there."""
-    mean = sum(result.core @ result.core.T for result in results)  # (c, c), times the number of parts
-    sizes = [np.linalg.norm(result.core.T @ result.core) for result in results]  # of core core^T as well
+    """Return the subset whose co-membership matrix of the core has the largest cosine with the mean matrix."""
+    mean = sum(result.core @ result.core.T for result in results)  # (c, c), times the number of subsets
+    sizes = [np.linalg.norm(result.core.T @ result.core) for result in results]  # also the norm of core core^T
     similarities = [
         np.sum(result.core * (mean @ result.core)) / size for result, size in zip(results, sizes, strict=True)
     ]
@@ -168,11 +168,11 @@ def _reference_subset(results: list[_SubsetPrediction]) -> int:
 
 
 def _map_to_reference(result: _SubsetPrediction, reference: Floats) -> Floats:
-    """The part's own items under the names of the core's clusters, shape (m, k); rows need not sum to 1."""
-    overlap = result.core.T @ reference  # (its clusters, names), items of the core that two clusters share
+    """Map probabilities of a subset's clusters to the reference clusters, shape (m, k); rows need not sum to 1."""
+    overlap = result.core.T @ reference  # (subset clusters, reference clusters), shared core items
     support = overlap.sum(1)
     mapping = overlap / np.maximum(support, 1e-12)[:, None]
-    covered = result.others @ np.where(support[:, None] >= MIN_SUPPORT, mapping, 0)  # (m, names)
-    # Who belongs to no cluster of the core is, as long as the core lacks it, likened to the nearest there is.
+    covered = result.others @ np.where(support[:, None] >= MIN_SUPPORT, mapping, 0)  # (m, reference clusters)
+    # Items of a cluster without core items are assigned to the reference cluster with the largest overlap.
     nearest = result.others @ mapping + 1e-12 * reference.mean(0)
     return np.where(covered.sum(1, keepdims=True) > 0.5, covered, nearest)

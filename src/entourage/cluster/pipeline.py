@@ -1,7 +1,4 @@
-"""What people see of a clustering: how many clusters there may be, and what is in them.
-
-The whole way of the verb: read, represent, decide, show. How a network comes to be is in `teach`.
-"""
+"""The command `cluster run`: load items, cluster them with a trained network, and write clusters and a report."""
 
 from __future__ import annotations
 
@@ -26,13 +23,13 @@ from entourage.io.files import atomic_path, check_outputs, write_json
 from entourage.report.figures import ACCENT, SOFT, figure_style, to_svg
 from entourage.report.page import Block, Section, Thumbnail, audio_data_uri, pluralize, thumbnail_data_uri, write_page
 
-MAX_THUMBNAILS = 600  # some 2 MB of report
+MAX_THUMBNAILS = 600  # per report, about 2 MB
 MAX_AUDIO_PLAYERS = 150
-ITEMS_PER_CLUSTER = 12  # items of a cluster that are shown
+ITEMS_PER_CLUSTER = 12  # displayed items per cluster
 
 
 def clustering_sections(items: Items, model: LearnedClustering) -> list[Section]:
-    """The sections of the report on a clustering."""
+    """Return the sections of the report on a clustering."""
     sections = [_overview(items, model), _clusters(items, model)]
     if items.skipped:
         rows = [("item", "reason"), *items.skipped]
@@ -41,7 +38,7 @@ def clustering_sections(items: Items, model: LearnedClustering) -> list[Section]
 
 
 def count_figure(probabilities: NDArray[np.float64], chosen: int) -> str:
-    """P(k) as bars, the chosen k in a stronger colour."""
+    """Plot P(k) as bars, with the chosen k highlighted."""
     with figure_style():
         figure = Figure(figsize=(4.6, 2.4))
         axes = figure.subplots()
@@ -55,7 +52,7 @@ def count_figure(probabilities: NDArray[np.float64], chosen: int) -> str:
 
 
 def scatter_figure(points: NDArray[np.float64], labels: NDArray[np.int64]) -> str:
-    """Points in the colours of their clusters; more than two columns are shown along their two main directions."""
+    """Plot points coloured by cluster; more than two columns are projected on the first two principal components."""
     plane = points if points.shape[1] == 2 else _project_to_plane(points)
     with figure_style():
         figure = Figure(figsize=(6, 5))
@@ -64,8 +61,8 @@ def scatter_figure(points: NDArray[np.float64], labels: NDArray[np.int64]) -> st
         marks.set_clim(0, 19)
         axes.set_aspect("equal", adjustable="datalim")
         if points.shape[1] != 2:
-            axes.set_xlabel("first main direction")
-            axes.set_ylabel("second")
+            axes.set_xlabel("first principal component")
+            axes.set_ylabel("second principal component")
         return to_svg(figure)
 
 
@@ -73,24 +70,24 @@ def _overview(items: Items, model: LearnedClustering) -> Section:
     count = model.count_probabilities_
     probability = count[model.n_clusters_ - 1] if model.n_clusters_ <= len(count) else 0.0
     lead = f"{len(items.names)} items in {pluralize(model.n_clusters_, 'clusters')}"
-    text = "What the network thinks of every number."
+    text = "Estimated probability of each number of clusters."
     if model.n_subsets_ == 1:
-        lead += f", which is how many there are with probability {probability:.0%}."
+        lead += f". The probability of this number of clusters is {probability:.0%}."
     else:
-        lead += f", looked at in {model.n_subsets_} parts. A part has as many with probability {probability:.0%}, "
-        lead += "on average."
-        text = f"What the network thinks of every number in a part, the mean of {model.n_subsets_} parts."
+        lead += f", clustered in {model.n_subsets_} subsets. "
+        lead += f"The mean probability of this number of clusters in a subset is {probability:.0%}."
+        text = f"Estimated probability of each number of clusters, the mean over {model.n_subsets_} subsets."
     sizes = np.bincount(model.labels_, minlength=model.n_clusters_)
     confidence = [model.probabilities_[model.labels_ == c, c].mean() for c in range(model.n_clusters_)]
     rows = [("cluster", "items", "mean probability")]
     rows += [(str(c), str(size), f"{mean:.1%}") for c, (size, mean) in enumerate(zip(sizes, confidence, strict=True))]
     blocks = [
         Block(
-            title="How many clusters?",
+            title="Number of clusters",
             text=text,
             figure=count_figure(model.count_probabilities_, model.n_clusters_),
         ),
-        Block(title="How large, how sure?", table=rows),
+        Block(title="Size and mean probability", table=rows),
     ]
     if items.kind == "points":
         figure = scatter_figure(items.values.double().numpy(), model.labels_)
@@ -105,13 +102,13 @@ def _clusters(items: Items, model: LearnedClustering) -> Section:
     for cluster in range(model.n_clusters_):
         members = np.flatnonzero(model.labels_ == cluster)
         members = members[np.argsort(-model.probabilities_[members, cluster], kind="stable")]
-        # The surest and the least sure: both tell what the cluster is.
+        # The most and the least probable items: together they show what the cluster contains.
         half = (n_shown + 1) // 2
         shown = members if len(members) <= n_shown else np.concatenate([members[:half], members[-(n_shown - half) :]])
         thumbnails = [_thumbnail(items, int(i), f"{model.probabilities_[i, cluster]:.0%}") for i in shown]
-        more = "" if len(shown) == len(members) else f", of which the surest {half} and the least sure are shown"
+        more = "" if len(shown) == len(members) else f" ({half} most and {n_shown - half} least probable ones shown)"
         blocks.append(Block(f"Cluster {cluster}: {pluralize(len(members), 'items')}{more}", thumbnails=thumbnails))
-    return Section("Cluster by cluster", "Items with the probability that they belong to their cluster.", wide=blocks)
+    return Section("Cluster by cluster", "Items with the probability of their cluster.", wide=blocks)
 
 
 def _thumbnail(items: Items, index: int, note: str) -> Thumbnail:
@@ -125,7 +122,7 @@ def _thumbnail(items: Items, index: int, note: str) -> Thumbnail:
 
 
 def _project_to_plane(points: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Two columns: the main directions, or a single column beside zeros."""
+    """Return the first two principal components; a single column is padded with zeros."""
     if points.shape[1] == 1:
         return np.concatenate([points, np.zeros_like(points)], axis=1)
     return np.asarray(PCA(2, random_state=0).fit_transform(points))
@@ -147,24 +144,24 @@ def run_source(
     seed: int = 0,
     progress: bool | None = None,
 ) -> dict[str, Any]:
-    """Clusters the items of a source and writes `clusters.csv`, `report.html` and `summary.json` into the out folder.
+    """Cluster the items of a table or folder and write `clusters.csv`, `report.html` and `summary.json`.
 
     Args:
-        source: a table of points, or a folder of images or sounds.
-        out: the folder to write to.
-        model: a file, or the name of a network that comes with the package.
-        n_clusters: their number, if it is known.
-        k_max: the most there may be; None for as many as the network was trained with.
-        set_size: items that are clustered together; None for as many as the network was trained with.
-        device: where to compute.
-        seed: draws the core of large data.
-        progress: show bars; None: only on a terminal.
+        source: table of points, or folder of images or sounds.
+        out: output folder.
+        model: file, or name of a shipped network.
+        n_clusters: number of clusters, if known.
+        k_max: maximum number of clusters; None for that of the network's training.
+        set_size: items per set; None for that of the network's training.
+        device: "auto", "cpu", "cuda", ...
+        seed: random seed for the core and the subsets of more than `set_size` items.
+        progress: show progress bars; None: only on a terminal.
 
     Returns:
         The summary, as in `summary.json`.
 
     Raises:
-        ValueError: on anything in the input that is not as it should be.
+        ValueError: an argument or the input is invalid.
     """
     check_outputs(out, OUTPUTS, [source], command=COMMAND)
     clusterer = LearnedClustering.load(
@@ -189,7 +186,7 @@ def _item_kind(shape: tuple[int, ...], notes: dict[str, str]) -> ItemKind:
 
 
 def _to_network_input(items: Items) -> Tensor:
-    """The items as the network was trained to see them."""
+    """Convert the items to the input format of the network."""
     if items.kind == "sounds":
         return items.values.unsqueeze(1)  # (n, 128, 128) -> (n, 1, 128, 128)
     return scale_pixels(items.values) if items.values.dtype == torch.uint8 else items.values
@@ -197,13 +194,15 @@ def _to_network_input(items: Items) -> Tensor:
 
 def _check_items(source: Path, model: str, items: Items, shape: tuple[int, ...]) -> None:
     if len(items.names) < 2:
-        raise ValueError(f"{source}: holds one item; expected two or more to cluster")
+        raise ValueError(f"{source}: contains one item; expected two or more")
     if len(shape) == 1 and items.values.shape[1] != shape[0]:
-        raise ValueError(f"{source}: has {items.values.shape[1]} columns of numbers; model {model!r} is for {shape[0]}")
+        raise ValueError(
+            f"{source}: {items.values.shape[1]} columns of numbers; expected {shape[0]}, as model {model!r}"
+        )
 
 
 def _write_clusters(path: Path, items: Items, clusterer: LearnedClustering) -> None:
-    # Names of files need not be UTF-8: they are written as in the other two, see `write_text`.
+    # File names may not be valid UTF-8: they are escaped as in the report and the summary, see `write_text`.
     escape = "backslashreplace"
     with atomic_path(path) as temporary, temporary.open("w", newline="", encoding="utf-8", errors=escape) as stream:
         writer = csv.writer(stream, lineterminator="\n")

@@ -1,10 +1,7 @@
-"""What the training loop trains: a network on episodes that are drawn on the device that learns from them.
+"""Training of a clustering network: the recipe, the task of the training loop, and the default options.
 
-How many steps of learning to cluster fit into a time.
-
-Training a network to cluster, to the end or for a time.
-
-How a network is built and trained where nobody says otherwise: from Python as from the command line.
+Episodes are drawn on the device of the network. Python (`LearnedClustering.fit`) and the command line
+(`cluster train`) use the same defaults.
 """
 
 from __future__ import annotations
@@ -38,15 +35,19 @@ from entourage.training.loop import train
 from entourage.training.options import StepRecipe, TrainingOptions
 from entourage.training.task import EMATask
 
-CHECKPOINT_STEPS = 50  # as often as the losses are written down: an epoch may take hours on a CPU
+CHECKPOINT_STEPS = 50  # steps between checkpoints, as between log entries: an epoch may take hours on a CPU
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe(StepRecipe):
-    """How a network is trained; `validation` counts sets.
+    """Training options of a clustering network; those of `StepRecipe`, with other defaults, and the curriculum.
 
     Attributes:
-        curriculum: sizes of the sets.
+        curriculum: schedule of set sizes and numbers of clusters.
+        warmup: steps of linear warm-up.
+        weight_decay: weight decay of AdamW.
+        validation: number of validation sets.
+        epoch: steps between validations.
     """
 
     curriculum: Curriculum = field(default_factory=Curriculum)
@@ -56,8 +57,8 @@ class Recipe(StepRecipe):
     epoch: int = 500
 
     def training_options(self) -> TrainingOptions:
-        """The same for the training loop."""
-        # Nothing is loaded ahead: a batch is drawn where it is needed, from a seed.
+        """Return the options of the training loop."""
+        # No loader processes: a batch is drawn from a seed, on the device of the network.
         return replace(
             super().training_options(),
             clip_norm=1.0,
@@ -69,16 +70,16 @@ class Recipe(StepRecipe):
 
 
 class ClusterTask(EMATask[BatchSpec, BatchSpec]):
-    """What the training loop trains.
+    """Task of the training loop: a network, its samplers, its loss and its recipe.
 
     Args:
-        network: is trained in place.
-        sampler: of the episodes to learn from.
-        validation: of the episodes to validate with; classes it draws from should not be the sampler's.
-        loss: weights of the terms.
-        recipe: sizes and number of sets.
-        notes: for the record of the run and the notes of its network: what the items are, what looked at them first...
-        log: is called with a line on every validation, e.g. print; None for no line.
+        network: network to train, in place.
+        sampler: sampler of training episodes.
+        validation: sampler of validation episodes, preferably of other classes.
+        loss: weights of the loss terms.
+        recipe: training options.
+        notes: strings stored in the run's configuration and the network's file: kind of the items, backbone, ...
+        log: function called with one line per validation, e.g. print; None for no output.
     """
 
     def __init__(
@@ -93,11 +94,13 @@ class ClusterTask(EMATask[BatchSpec, BatchSpec]):
         log: Callable[[str], None] | None = None,
     ) -> None:
         if sampler.shape != network.shape:
-            raise ValueError(f"items have shape {sampler.shape}; the network is for {network.shape}")
+            raise ValueError(f"sampler has items of shape {sampler.shape}; expected {network.shape}, as the network")
         if sampler.k_max > network.options.k_max:
-            raise ValueError(f"sets have up to {sampler.k_max} clusters; the network counts to {network.options.k_max}")
-        for one in (sampler, validation):
-            recipe.curriculum.check(**_sampler_limits(one))  # now, not at whatever step first draws a small set
+            raise ValueError(
+                f"sampler.k_max is {sampler.k_max}; expected {network.options.k_max} or less, as the network"
+            )
+        for episodes in (sampler, validation):
+            recipe.curriculum.check(**_sampler_limits(episodes))  # before training, not at the first small set
         super().__init__(network, recipe.average)
         self.network = network
         self.sampler = sampler
@@ -111,49 +114,49 @@ class ClusterTask(EMATask[BatchSpec, BatchSpec]):
         self._phi: dict[tuple[int, int], float] = {}
 
     def prepare(self, device: torch.device) -> None:
-        """Remembers where to draw."""
+        """Store the device, on which episodes are drawn."""
         super().prepare(device)
         self.device = device
 
     def plan(self, epoch: int) -> Sequence[BatchSpec]:
-        """Sizes and seeds of an epoch's batches."""
+        """Return sizes and seeds of the batches of an epoch."""
         rng = np.random.default_rng([self.recipe.seed, epoch])
         first = epoch * self.recipe.epoch
         at = [(first + step) / self.recipe.steps for step in range(self.recipe.epoch)]
         return [self.draw(progress, rng) for progress in at]
 
     def draw(self, progress: float, rng: np.random.Generator) -> BatchSpec:
-        """Size and seed of the batch at a point of the run, from 0 to 1, that the sampler can draw."""
+        """Draw size and seed of a batch within the sampler's limits, at a progress from 0 to 1 of the training."""
         return self.recipe.curriculum.draw(progress, self.sampler.k_max, rng, **_sampler_limits(self.sampler))
 
     def load(self, item: BatchSpec, rng: np.random.Generator) -> BatchSpec:
-        """Nothing is loaded: the draw itself takes place on the device."""
+        """Return the item unchanged: `loss` draws the sets on the device."""
         return item
 
     def loss(self, model: nn.Module, batch: BatchSpec, step: int) -> Mapping[str, Tensor]:
-        """Draws the sets and returns the loss and its parts."""
+        """Draw the sets and compute the loss and its terms."""
         generator = torch.Generator(self.device).manual_seed(batch.seed)
         episode = self.sampler.draw(batch.sets, batch.n, generator, batch.k_max)
         key = (batch.n, batch.k_max)
         if key not in self._phi:
             self._phi[key] = self.sampler.pair_prior(*key)
         prediction = model(episode.x, self._k_max_for(batch.k_max))
-        total, parts = total_loss(prediction, episode, self._phi[key], self.loss_options)
-        return {"loss": total, **parts}
+        total, terms = total_loss(prediction, episode, self._phi[key], self.loss_options)
+        return {"loss": total, **terms}
 
     def _k_max_for(self, k_max: int) -> int:
-        """To how many the network counts in sets of up to k_max clusters: beyond twice as many it learns nothing."""
+        """Limit the network's k to twice that of the sets: more costs time without improving the network."""
         max_clusters = self.network.options.k_max
         return min(max_clusters, 2 * k_max) if self.network.options.network == "attention" else max_clusters
 
     def after_step(self, step: int) -> None:
-        """Keeps the metric positive semidefinite and the average up to date."""
+        """Project the metric to positive semidefinite matrices and update the weight average."""
         self.step = step
         self.network.project()
         super().after_step(step)
 
     def validate(self, model: nn.Module) -> dict[str, float]:
-        """Measures on sets of the base size, always the same."""
+        """Evaluate on fixed validation sets of the base size."""
         curriculum = self.recipe.curriculum
         k_max = curriculum.validation_clusters(self.validation.k_max, **_sampler_limits(self.validation))
         scores = evaluate(
@@ -166,9 +169,9 @@ class ClusterTask(EMATask[BatchSpec, BatchSpec]):
         return {"mr": mean.mr, "nmi": mean.nmi, "k_right": mean.k_right}
 
     def config(self) -> dict[str, Any]:
-        """What makes this run this run: what is learned from first, as that explains whatever else differs."""
+        """Return the configuration of the run, data first: other data explain all further differences."""
         samplers = {"sampler": self.sampler, "validation": self.validation}
-        data = {f"{name}.{key}": value for name, one in samplers.items() for key, value in one.config().items()}
+        data = {f"{name}.{key}": value for name, s in samplers.items() for key, value in s.config().items()}
         return {
             **self.notes,
             **data,
@@ -182,14 +185,14 @@ class ClusterTask(EMATask[BatchSpec, BatchSpec]):
 
 
 def _sampler_limits(sampler: EpisodeSampler) -> dict[str, int]:
-    """The fewest clusters of a set and items of a cluster; 1 where a sampler knows of no such limit."""
+    """Return the minimum number of clusters and the minimum cluster size; 1 for samplers without such limits."""
     return {"k_min": getattr(sampler, "k_min", 1), "min_cluster_size": getattr(sampler, "min_cluster_size", 1)}
 
 
 def steps_in_budget(
     task: ClusterTask, run_dir: Path | None, minutes: float, device: str, *, progress: bool | None = None
 ) -> int:
-    """How many steps fit into the time; a run that goes on keeps to the plan in its folder."""
+    """Return the number of steps that fit into the time, or the stored number of a run that is resumed."""
     recipe = task.recipe
     trial = ClusterTask(copy.deepcopy(task.network), task.sampler, task.validation, task.loss_options, recipe)
     rng = np.random.default_rng(recipe.seed)
@@ -208,20 +211,20 @@ def train_network(
     progress: bool | None = None,
     title: str = "Learning to cluster",
 ) -> tuple[ClusterNetwork, TrainingResult]:
-    """Trains to the end, going on where an earlier call with the same folder was stopped.
+    """Train a network, resuming an earlier call with the same folder.
 
     Args:
-        task: what is trained.
-        run_dir: the folder for checkpoints; None keeps none.
-        minutes: how long it may take, in place of the recipe's steps: a trial, of a tenth of that time or two steps,
-            tells how many there will be, two at least, and the folder remembers it.
-        device: where to train.
-        progress: show a line; None: only on a terminal.
-        title: what the line calls it.
+        task: training task.
+        run_dir: folder for checkpoints; None for no checkpoints.
+        minutes: training time, instead of the recipe's steps. The speed is measured for a tenth of that time, or for
+            two steps; the resulting number of steps, two or more, is stored in the folder.
+        device: "auto", "cpu", "cuda", ...
+        progress: show progress; None: only on a terminal.
+        title: label of the progress display.
 
     Returns:
-        The trained network, in evaluation mode, and how the run went. Its notes say what the task is about, how long it
-        has learned, earlier trainings included, and with how many items at once.
+        The trained network, in evaluation mode, and the result of the training. The network's notes contain those of
+        the task, steps and seconds including earlier trainings, and the set size.
     """
     before = task.network.notes
     if minutes is not None:
@@ -230,7 +233,7 @@ def train_network(
     result = train(task, task.recipe.training_options(), run_dir, device=device, progress=progress, title=title)
     network = task.final_model()
     if not isinstance(network, ClusterNetwork):
-        raise TypeError(f"the outcome is a {type(network).__name__}; expected a ClusterNetwork")
+        raise TypeError(f"the trained model is a {type(network).__name__}; expected a ClusterNetwork")
     spent = {"steps": result.steps, "seconds": round(result.seconds)}
     network.notes = {
         **task.notes,
@@ -240,20 +243,21 @@ def train_network(
     return network.eval(), result
 
 
+# For items of the user
 ITEMS_CURRICULUM = Curriculum(
     base_size=20, base_clusters=5, base_fraction=0.5, min_size=8, max_size=60, sets=25, min_cluster_size=2
-)  # of a user's own examples
+)
 DEFAULT_POINT_STEPS, DEFAULT_STEPS = 20_000, 4_000
 
 
 def default_recipe(sampler: EpisodeSampler, preset: Preset, *, steps: int | None = None, seed: int = 0) -> Recipe:
-    """The recipe for a sampler: long and in sets that grow for 2D points made as it goes, short for what users have.
+    """Return the default recipe: 20,000 steps with growing sets for generated 2D points, 4,000 for other items.
 
     Args:
-        sampler: of the episodes to learn from.
-        preset: the network and its loss; an LSTM learns from sets of one size.
-        steps: of training, if not the usual number.
-        seed: of everything.
+        sampler: sampler of training episodes.
+        preset: network and loss; an LSTM is trained on sets of one size.
+        steps: number of steps; None for the default.
+        seed: random seed of the training.
     """
     generated = isinstance(sampler, PointSampler)
     if preset.model.network == "attention":
@@ -273,23 +277,25 @@ def resolve_model_options(
     metric: Metric = "none",
     k_max: int | None = None,
 ) -> ModelOptions:
-    """The preset's network as it fits what it learns from.
+    """Return the preset's network options, adapted to the training data.
 
     Args:
-        sampler: of the episodes to learn from.
-        preset: the network and its loss.
-        curriculum: sizes of the sets.
-        metric: the optional metric block.
-        k_max: the most clusters it finds. None: as many as the sampler draws and, but for LSTMs, no fewer than the
-            preset's, as a network that reads no order costs no more for it.
+        sampler: sampler of training episodes.
+        preset: network and loss.
+        curriculum: schedule of set sizes.
+        metric: optional metric block.
+        k_max: maximum number of clusters. None: that of the sampler and, for attention networks, at least that of the
+            preset, as their cost in training does not depend on it.
 
     Raises:
-        ValueError: an LSTM that reads rows of distances is to learn from sets of several sizes.
+        ValueError: the curriculum has several set sizes, and the network is an LSTM on rows of distances.
     """
     lstm = preset.model.network == "lstm"
     fixed = curriculum.base_size if lstm and metric != "none" else None
     if fixed is not None and curriculum.min_size != curriculum.max_size:
         sizes = f"{curriculum.min_size} to {curriculum.max_size}"
-        raise ValueError(f"sets have {sizes} items; an LSTM reads rows of distances to all, expected sets of one size")
+        raise ValueError(
+            f"curriculum has sets of {sizes} items; expected one set size, as an LSTM with a metric requires"
+        )
     max_clusters = k_max or (sampler.k_max if lstm else max(sampler.k_max, preset.model.k_max))
     return replace(preset.model, k_max=max_clusters, metric=metric, set_size=fixed)

@@ -1,7 +1,4 @@
-"""Networks that have learned before, and go on: on more examples, on others, or for longer.
-
-From examples of what belongs together to a network that clusters.
-"""
+"""The command `cluster train`: train a network on labelled items, pairs or generated points, or finetune one."""
 
 from __future__ import annotations
 
@@ -46,67 +43,67 @@ from entourage.cluster.task import ClusterTask, Recipe, default_recipe, resolve_
 from entourage.io.files import check_outputs
 from entourage.io.fingerprint import digest
 
-FINETUNING_FACTOR = 0.3  # of the learning rate, for what has learned before
+FINETUNING_FACTOR = 0.3  # of the learning rate, for pretrained networks
 
 
 def load_pretrained(source: str | Path) -> tuple[ClusterNetwork, str]:
-    """A network to go on from, and a name by which it is known: that of its file, and a digest of its weights.
+    """Load a pretrained network, with an identifier: the name of its file and a digest of its weights.
 
     Args:
-        source: a file, or the name of a network that comes with the package.
+        source: file, or name of a shipped network.
 
     Raises:
-        ValueError: there is no such network.
+        ValueError: the network does not exist.
     """
     network = load_network(find_weights(source))
     return network, f"{Path(source).name}, {digest(*network.state_dict().values())}"
 
 
 def preset_name(network: ClusterNetwork) -> str:
-    """The preset that a network was made by; where its notes do not say, the one of its kind."""
+    """Return the preset of a network from its notes; if they have none, that of its architecture."""
     return network.notes.get("preset") or ("default" if network.options.network == "attention" else "thesis")
 
 
 def finetuning_recipe(recipe: Recipe) -> Recipe:
-    """The same for a network that has learned before: gently, and in sets of all sizes from the beginning."""
+    """Return the recipe for a pretrained network: a lower learning rate, and sets of all sizes from the start."""
     grown = replace(recipe.curriculum, growth=(0.0, 0.0))
     return replace(recipe, learning_rate=FINETUNING_FACTOR * recipe.learning_rate, curriculum=grown)
 
 
 def check_set_size(network: ClusterNetwork, recipe: Recipe) -> None:
-    """Raises a ValueError if a network that reads rows of distances would be given sets of another size."""
+    """Raise ValueError if the sets do not have the fixed set size of the network."""
     expected, sizes = network.options.set_size, recipe.curriculum
     if expected is not None and (sizes.min_size, sizes.max_size) != (expected, expected):
         raise ValueError(
-            f"sets have {sizes.base_size} items; the network to begin with reads rows of {expected} distances"
+            f"curriculum has sets of {sizes.base_size} items; expected {expected}, the fixed set size of the network"
         )
 
 
-VALIDATION_FRACTION = 0.15  # of the classes, or of the parts that pairs make
-DEFAULT_CLUSTERS = 5  # of a set of a user's own examples, at most
+VALIDATION_FRACTION = 0.15  # of the classes, or of the connected components of must-links
+DEFAULT_CLUSTERS = 5  # maximum number of clusters in a set of the user's items
 
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """What is to be learned and how.
+    """Options of `train_source`.
 
     Attributes:
-        source: "points" for the generator of 2D sets; a table of points; a folder of images or sounds.
-        out: the file for the network.
-        labels: a CSV file with the columns item,label; None: a file's folder is its class.
-        pairs: a CSV file with the columns first,second,same, in place of labels.
-        start: a network to begin with, a file or the name of one that comes with the package, which brings its preset,
-            metric block and backbone along; None begins with random weights.
-        preset: the network and its loss.
-        metric: the optional metric block.
-        backbone: the network that looks at images first; "" to learn that too.
-        k_max: the most clusters of a set.
-        steps: of training; None for the default of the kind of data.
-        minutes: of training, in place of steps.
-        device: where to train.
-        seed: of everything.
-        run_dir: the folder for checkpoints; None for one beside `out`.
-        progress: show bars; None: only on a terminal.
+        source: "points" for generated 2D sets; a table of points; a folder of images or sounds.
+        out: file for the network.
+        labels: CSV file with the columns item,label; None: the folder of a file is its class.
+        pairs: CSV file with the columns first,second,same, instead of labels.
+        start: pretrained network, a file or the name of a shipped network, whose preset, metric block and backbone are
+            used; None for random initial weights.
+        preset: network and loss: "default", "thesis" or "original".
+        metric: optional metric block.
+        backbone: pretrained network that extracts features from images; "" to train on the images themselves.
+        k_max: maximum number of clusters in a set.
+        steps: training steps; None for the default of the kind of data.
+        minutes: training time, instead of steps.
+        device: "auto", "cpu", "cuda", ...
+        seed: random seed of the training.
+        run_dir: folder for checkpoints; None for `out` with the suffix `.run`.
+        progress: show progress bars; None: only on a terminal.
     """
 
     source: str
@@ -127,13 +124,16 @@ class TrainConfig:
 
 
 def train_source(config: TrainConfig) -> dict[str, Any]:
-    """Trains a network on examples and writes it; a call that was stopped goes on when it is repeated.
+    """Train a network on labelled items, pairs or generated points, and save it; repeated calls resume.
+
+    Args:
+        config: data and options.
 
     Returns:
-        What was learned from, how well it does, and on what that was measured.
+        Kind of the items, steps, seconds, validation scores, the data they were measured on, and skipped files.
 
     Raises:
-        ValueError: on anything in the input that is not as it should be.
+        ValueError: an option or the input is invalid.
     """
     run_dir = config.run_dir or config.out.with_name(f"{config.out.stem}.run")
     _check_config(config, run_dir)
@@ -163,14 +163,14 @@ def train_source(config: TrainConfig) -> dict[str, Any]:
 
 
 def _adapt_to_start(config: TrainConfig, pretrained: ClusterNetwork) -> TrainConfig:
-    """The job as it suits a network that has learned before; an LSTM counts to what it was made for."""
+    """Take preset, backbone and, for an LSTM, the fixed k_max from the pretrained network."""
     k_max = pretrained.options.k_max if pretrained.options.network == "lstm" else None
     backbone = pretrained.notes.get("backbone", "")
     return replace(config, preset=preset_name(pretrained), backbone=backbone, k_max=config.k_max or k_max)
 
 
 def _check_config(config: TrainConfig, run_dir: Path) -> None:
-    """Notices before any work that it would be in vain."""
+    """Raise ValueError for invalid paths or combinations of options, before any computation."""
     if config.out.is_dir():
         raise ValueError(f"{config.out}: is a folder; expected the name of a file for the network")
     check_outputs(run_dir)
@@ -178,29 +178,29 @@ def _check_config(config: TrainConfig, run_dir: Path) -> None:
     start = None if config.start is None else find_weights(config.start)
     check_outputs(config.out.parent, [config.out.name], [source, config.labels, config.pairs, start])
     if start is not None and (config.metric != "none" or config.backbone):
-        given = "a metric block" if config.metric != "none" else f"backbone {config.backbone!r}"
-        raise ValueError(f"{given} and a network to begin with are given; expected one, a network has its own")
-    for one, other in (("labels", "pairs"), ("steps", "minutes")):
-        if getattr(config, one) is not None and getattr(config, other) is not None:
-            raise ValueError(f"both {one} and {other} are given; expected one of them")
+        option = f"metric {config.metric!r}" if config.metric != "none" else f"backbone {config.backbone!r}"
+        raise ValueError(f"{option} with a pretrained network; expected one of them, as the network has its own")
+    for first, second in (("labels", "pairs"), ("steps", "minutes")):
+        if getattr(config, first) is not None and getattr(config, second) is not None:
+            raise ValueError(f"both {first} and {second} are given; expected one of them")
     if source is None and (config.labels or config.pairs):
-        given = "labels" if config.labels else "pairs"
-        raise ValueError(f"{given} are given; points are made as it goes and know their own, expected none")
+        option = "labels" if config.labels else "pairs"
+        raise ValueError(f"{option} with source 'points'; expected none, as generated points have labels")
 
 
 def _check_backbone(config: TrainConfig, kind: ItemKind) -> None:
     if config.backbone and kind != "images":
         raise ValueError(
-            f"backbone {config.backbone!r} looks at images; {config.source} holds {kind}, expected no backbone"
+            f"backbone {config.backbone!r} requires images, and {config.source} contains {kind}; expected no backbone"
         )
 
 
 @dataclass(frozen=True)
 class _Samplers:
-    """Episodes to learn from and to validate with, what the items are, and what was skipped.
+    """Samplers of training and validation episodes, the kind of their items, and skipped files.
 
     Attributes:
-        measured_on: what the validating episodes are drawn from, to end "measured on".
+        measured_on: data of the validation episodes, to complete the phrase "measured on".
     """
 
     train: EpisodeSampler
@@ -214,7 +214,7 @@ def _make_samplers(config: TrainConfig) -> _Samplers:
     if config.source == "points":
         _check_backbone(config, "points")
         k_max = config.k_max or preset(config.preset).model.k_max
-        # The appendix' own network learns from the appendix' sets.
+        # The networks of the appendix are trained on the sets of the appendix, without variation.
         varied = VARIED_FRACTION if preset(config.preset).model.network == "attention" else 0.0
         return _Samplers(PointSampler(k_max, varied=varied), PointSampler(k_max), "points", "unseen sets")
     source = Path(config.source)
@@ -232,7 +232,7 @@ def _class_samplers(items: Items, source: Path, config: TrainConfig) -> _Sampler
     if config.labels:
         rows, labels = table_labels(items, config.labels)
     elif items.files is None:
-        raise ValueError(f"{source}: a table needs --labels or --pairs to say what belongs together")
+        raise ValueError(f"{source}: a table has no classes; expected --labels or --pairs")
     else:
         rows, labels = list(range(len(items.names))), folder_labels(items, source)
     k_max = config.k_max or DEFAULT_CLUSTERS
@@ -251,7 +251,7 @@ def _class_samplers(items: Items, source: Path, config: TrainConfig) -> _Sampler
     validation = LabelledSampler(
         values[chosen], names[chosen], min(k_max, len(set(names[chosen]))), augmentation=no_augmentation
     )
-    measured_on = "unseen classes" if held_out.any() else "the classes learned from, too few to hold some out,"
+    measured_on = "unseen classes" if held_out.any() else "the training classes (too few to hold some out)"
     return _Samplers(train, validation, items.kind, measured_on)
 
 
@@ -260,13 +260,13 @@ def _pair_samplers(items: Items, path: Path, config: TrainConfig) -> _Samplers:
     augmentation, no_augmentation = _item_augmentations(items)
     must, cannot = read_pairs(items, path)
     held_out = hold_out_components(must, cannot, len(items.names), VALIDATION_FRACTION, config.seed)
-    # A pair of which one item is held out says something of both: it is used for neither.
+    # A pair with one held-out item would leak information: it is used for neither training nor validation.
     train_must, train_cannot = (links[~held_out[links].any(1)] for links in (must, cannot))
     train = ConstraintSampler(items.values, train_must, train_cannot, k_max, augmentation=augmentation)
     if held_out.any():
         must, cannot = (links[held_out[links].all(1)] for links in (must, cannot))
     validation = ConstraintSampler(items.values, must, cannot, k_max, augmentation=no_augmentation)
-    measured_on = "unseen pairs" if held_out.any() else "the pairs learned from, too few to hold some out,"
+    measured_on = "unseen pairs" if held_out.any() else "the training pairs (too few to hold some out)"
     return _Samplers(train, validation, items.kind, measured_on)
 
 

@@ -17,20 +17,20 @@ SIZES = (9, 6, 4)
 
 
 def codes(gap: float = 6.0) -> tuple[Tensor, Tensor]:
-    """Three tight clusters of different size: codes (1, 19, 2) and their labels."""
+    """Return codes, shape (1, 19, 2), and labels of three compact clusters of different size."""
     labels = torch.repeat_interleave(torch.arange(3), torch.tensor(SIZES))
     centers = gap * torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     noise = 0.05 * torch.randn(19, 2, generator=torch.Generator().manual_seed(0))
     return (centers[labels] + noise).unsqueeze(0), labels
 
 
-def test_seeds_take_one_cluster_after_the_other_the_largest_first() -> None:
+def test_seeds_are_in_different_clusters_largest_first() -> None:
     code, labels = codes()
     chosen = choose_seeds(squared_distances(code), 3)
     assert labels[chosen[0]].tolist() == [0, 1, 2]
 
 
-def test_seeds_follow_the_rule_they_state() -> None:
+def test_seeds_maximise_the_documented_score() -> None:
     code = torch.randn(2, 11, 3, generator=torch.Generator().manual_seed(3))
     distance = squared_distances(code)
     chosen = choose_seeds(distance, 4)
@@ -42,13 +42,13 @@ def test_seeds_follow_the_rule_they_state() -> None:
             unexplained = unexplained * (1 - p[seed])
 
 
-def test_evidence_tells_clusters_from_what_is_accounted_for() -> None:
+def test_seed_features_separate_new_clusters_from_explained_items() -> None:
     code, _ = codes()
     distance = squared_distances(code)
     chosen = choose_seeds(distance, 5)
-    evidence = seed_features(distance, chosen)[0]
-    assert evidence.shape == (5, SEED_FEATURES)
-    odds, nearest, mass, fraction, ratio, unexplained, beyond, size = evidence.T
+    features = seed_features(distance, chosen)[0]
+    assert features.shape == (5, SEED_FEATURES)
+    odds, nearest, mass, fraction, ratio, unexplained, beyond, size = features.T
     assert (odds[:3] > 5).all()
     assert (odds[3:] < 0).all()
     assert (nearest[1:3] > 3).all()
@@ -60,13 +60,13 @@ def test_evidence_tells_clusters_from_what_is_accounted_for() -> None:
     torch.testing.assert_close(size, torch.full((5,), 19.0).log())
 
 
-def test_a_seed_that_was_there_before_and_a_copy_of_one_are_not_new() -> None:
+def test_repeated_seeds_and_duplicates_are_not_distinct() -> None:
     code = torch.tensor([[[0.0, 0.0], [3.0, 0.0], [0.0, 0.0], [0.0, 2.0]]])
     chosen = torch.tensor([[0, 1, 1, 2, 3]])
     assert is_distinct(squared_distances(code), chosen).tolist() == [[True, True, False, False, True]]
 
 
-def test_evidence_passes_finite_gradients_to_the_codes_even_of_copies() -> None:
+def test_seed_features_have_finite_gradients_for_duplicates() -> None:
     code = torch.zeros(1, 6, 2)
     code[0, 4:] = 3
     code.requires_grad_()
@@ -76,7 +76,7 @@ def test_evidence_passes_finite_gradients_to_the_codes_even_of_copies() -> None:
     assert code.grad.isfinite().all()
 
 
-def test_the_number_of_clusters_is_a_chain_of_answers() -> None:
+def test_count_probabilities_are_a_product_of_conditional_probabilities() -> None:
     scores = torch.randn(4, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     p = count_log_probabilities(scores).exp()
     torch.testing.assert_close(p.sum(-1), torch.ones(4, dtype=torch.float64))
@@ -87,7 +87,7 @@ def test_the_number_of_clusters_is_a_chain_of_answers() -> None:
     assert count_log_probabilities(scores[:, :1]).tolist() == [[0.0]] * 4
 
 
-def test_soft_k_means_by_hand() -> None:
+def test_soft_k_means_matches_a_manual_computation() -> None:
     code, _ = codes(gap=1.0)
     chosen = choose_seeds(squared_distances(code), 3)
     beta = torch.tensor(1.7)
@@ -102,7 +102,7 @@ def test_soft_k_means_by_hand() -> None:
         assert (ours[0, :, k - 1, k:] == 0).all()
 
 
-def test_clear_clusters_are_found_for_their_number() -> None:
+def test_soft_k_means_finds_separated_clusters() -> None:
     code, labels = codes()
     assignment = soft_k_means(code, choose_seeds(squared_distances(code), 4), 2, torch.tensor(1.0))
     assert torch.equal(assignment[0, :, 2].argmax(-1), labels)

@@ -14,7 +14,7 @@ def random_prediction(b: int = 2, n: int = 5, k_max: int = 3) -> SetPrediction:
     return SetPrediction(count, assignment, torch.randn(b, n, 4, dtype=torch.float64))
 
 
-def test_the_probability_of_belonging_together_is_the_sum_of_the_appendix() -> None:
+def test_same_is_the_sum_of_the_appendix() -> None:
     p = random_prediction()
     for s in range(2):
         for i in range(5):
@@ -26,7 +26,7 @@ def test_the_probability_of_belonging_together_is_the_sum_of_the_appendix() -> N
                 torch.testing.assert_close(float(p.same()[s, i, j]), expected)
 
 
-def test_clusters_are_those_of_the_likeliest_number() -> None:
+def test_clusters_are_those_of_the_most_probable_k() -> None:
     p = random_prediction()
     for s in range(2):
         k = int(p.count[s].argmax())

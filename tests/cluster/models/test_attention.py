@@ -16,30 +16,30 @@ def make(metric: Metric = "none", points: bool = True, columns: int = 2) -> Atte
     torch.manual_seed(0)
     network = AttentionNetwork(columns, replace(SMALL, metric=metric), points=points)
     with torch.no_grad():
-        network.code.weight *= 20  # far apart, as after training: seeds then differ
+        network.code.weight *= 20  # distant codes, as after training, so that seeds differ
     return network.eval()
 
 
 @pytest.mark.parametrize("metric", ["none", "euclidean", "diagonal", "full"])
 @pytest.mark.parametrize("points", [True, False])
-def test_shuffled_items_give_shuffled_answers(metric: Metric, points: bool) -> None:
+def test_the_network_is_equivariant_to_permutations(metric: Metric, points: bool) -> None:
     network = make(metric, points)
     x = torch.randn(3, 15, 2, generator=torch.Generator().manual_seed(1))
     order = torch.randperm(15, generator=torch.Generator().manual_seed(2))
     straight, shuffled = network(x), network(x[:, order])
-    # Sums in another order differ in the last digits, which attention passes on.
+    # Sums in another order differ in the last digits.
     torch.testing.assert_close(shuffled.count, straight.count, atol=1e-4, rtol=1e-3)
     torch.testing.assert_close(shuffled.assignment, straight.assignment[:, order], atol=1e-4, rtol=1e-3)
     torch.testing.assert_close(shuffled.same(), straight.same()[:, order][:, :, order], atol=1e-4, rtol=1e-3)
 
 
-def test_sets_do_not_see_one_another() -> None:
+def test_sets_of_a_batch_are_independent() -> None:
     network = make()
     x = torch.randn(3, 9, 2)
     torch.testing.assert_close(network(x).count[1:2], network(x[1:2]).count, atol=1e-5, rtol=1e-4)
 
 
-def test_items_do_see_one_another() -> None:
+def test_items_of_a_set_interact() -> None:
     network = make()
     x = torch.randn(1, 9, 2)
     moved = x.clone()
@@ -56,7 +56,7 @@ def test_both_outputs_are_distributions_for_any_n() -> None:
         assert prediction.distance.shape == (2, n, n)
 
 
-def test_copies_share_their_cluster() -> None:
+def test_duplicates_share_their_cluster() -> None:
     x = torch.randn(1, 6, 2).repeat(1, 2, 1)
     prediction = make()(x)
     torch.testing.assert_close(prediction.assignment[:, :6], prediction.assignment[:, 6:], atol=1e-5, rtol=1e-4)
@@ -64,7 +64,7 @@ def test_copies_share_their_cluster() -> None:
 
 
 @pytest.mark.parametrize("metric", ["none", "full"])
-def test_every_parameter_takes_part(metric: Metric) -> None:
+def test_every_parameter_has_a_gradient(metric: Metric) -> None:
     network = make(metric)
     prediction = network(torch.randn(2, 8, 2))
     assert prediction.distance is not None
@@ -73,7 +73,7 @@ def test_every_parameter_takes_part(metric: Metric) -> None:
     assert unused == ["metric.a"] * (metric == "euclidean")
 
 
-def test_codes_alone_decide_the_clusters() -> None:
+def test_clusters_depend_only_on_codes() -> None:
     network = make()
     code = torch.randn(1, 3, 6) * 9
     labels = torch.tensor([0, 1, 0, 2, 1, 2, 0])
@@ -102,7 +102,7 @@ def test_a_layer_is_attention_with_a_bias() -> None:
         torch.testing.assert_close(mine, theirs, atol=1e-5, rtol=1e-4)
 
 
-def test_projection_reaches_the_metric() -> None:
+def test_project_applies_to_the_metric() -> None:
     network = make("full")
     with torch.no_grad():
         network.metric.a.fill_(-1)  # type: ignore[union-attr]

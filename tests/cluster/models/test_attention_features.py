@@ -36,43 +36,44 @@ def test_features_are_logarithms_of_distances_in_three_units() -> None:
 def test_relative_features_do_not_depend_on_the_unit() -> None:
     pairs, _ = distance_features(SQUARED)
     larger, _ = distance_features(SQUARED * 9)
-    apart = ~torch.eye(12, dtype=torch.bool)  # an item's distance from itself is the floor
+    apart = ~torch.eye(12, dtype=torch.bool)  # distances of items to themselves are constant
     torch.testing.assert_close(larger[:, apart, 1:], pairs[:, apart, 1:], atol=1e-3, rtol=1e-3)
 
 
-def test_two_items_and_copies_are_enough() -> None:
+def test_features_are_finite_for_two_items_and_for_duplicates() -> None:
     for squared in (torch.tensor([[[0.0, 4.0], [4.0, 0.0]]]), torch.zeros(1, 3, 3)):
         assert all(part.isfinite().all() for part in distance_features(squared))
 
 
-def test_wide_scales_do_not_depend_on_how_many_items_a_set_is_drawn_with() -> None:
+def test_wide_scales_do_not_depend_on_the_set_size() -> None:
     x = torch.randn(1, 1200, 2, generator=torch.Generator().manual_seed(0))
     many, few = (
         distance_features(torch.cdist(part, part) ** 2)[1][..., len(NEIGHBOR_RANKS) :].mean(1)
         for part in (x, x[:, :150])
     )
-    torch.testing.assert_close(many, few, atol=0.15, rtol=0)  # of logarithms: 150 items say it within some 10 %
+    # Of logarithms: estimates from 150 items have errors of about 10 %
+    torch.testing.assert_close(many, few, atol=0.15, rtol=0)
 
 
 def _line(slope: tuple[float, float], at: tuple[float, float]) -> torch.Tensor:
     return torch.linspace(-1, 1, 21).unsqueeze(-1) * torch.tensor(slope) + torch.tensor(at)
 
 
-def test_points_along_a_line_are_aligned_and_those_beside_it_are_not() -> None:
+def test_only_points_along_a_line_are_aligned() -> None:
     z = torch.cat([_line((1.0, 0.0), (0.0, 0.0)), _line((0.0, 1.0), (0.0, 5.0))]).unsqueeze(0)
     features = direction_features(z, torch.cdist(z, z) ** 2)[0]
     assert features.shape == (42, 42, DIRECTION_FEATURES)
-    for m in range(len(DIRECTION_NEIGHBORS)):  # less 1 / d: 0.5 along, -0.5 across
+    for m in range(len(DIRECTION_NEIGHBORS)):  # minus 1 / d: 0.5 along, -0.5 across
         along, back, similarity = features[..., 3 * m : 3 * m + 3].unbind(-1)
         torch.testing.assert_close(along[10, 15], torch.tensor(0.5), atol=1e-3, rtol=0)
         torch.testing.assert_close(back[10, 15], along[15, 10])
         torch.testing.assert_close(along[10, 31], torch.tensor(-0.5), atol=1e-3, rtol=0)  # straight above
-        torch.testing.assert_close(along[31, 10], torch.tensor(0.5), atol=1e-3, rtol=0)  # which looks down its own line
+        torch.testing.assert_close(along[31, 10], torch.tensor(0.5), atol=1e-3, rtol=0)  # along the second line
         torch.testing.assert_close(similarity[10, 15], torch.tensor(0.5), atol=1e-3, rtol=0)
         torch.testing.assert_close(similarity[10, 31], torch.tensor(-0.5), atol=1e-3, rtol=0)
 
 
-def test_alignments_do_not_change_when_the_set_is_turned_or_shuffled() -> None:
+def test_direction_features_are_invariant_to_rotation_and_equivariant_to_permutations() -> None:
     z = torch.randn(2, 30, 2, generator=torch.Generator().manual_seed(1))
     rotation = torch.tensor([[0.6, -0.8], [0.8, 0.6]])
     order = torch.randperm(30, generator=torch.Generator().manual_seed(2))
@@ -87,6 +88,6 @@ def test_alignments_do_not_change_when_the_set_is_turned_or_shuffled() -> None:
     )
 
 
-def test_copies_of_one_point_have_no_direction() -> None:
+def test_duplicates_of_one_point_have_no_direction() -> None:
     z = torch.ones(1, 4, 2)
     assert direction_features(z, torch.zeros(1, 4, 4)).abs().max() == 0

@@ -38,7 +38,7 @@ def test_the_block_computes_the_quadratic_form_with_gradients(kind: str) -> None
         torch.autograd.grad((expected * weight).sum(), inputs),
         strict=True,
     ):
-        # Of A only the symmetric part counts: gradients are compared there.
+        # Only the symmetric part of A has an effect, so its gradients are compared.
         symmetric = [g + g.T if g.ndim == 2 else g for g in (ours, theirs)]
         torch.testing.assert_close(*symmetric)
 
@@ -69,6 +69,6 @@ def test_the_block_is_projected_in_place() -> None:
     assert [len(list(block.parameters())) for block in (full, diagonal, fixed)] == [1, 1, 0]
 
 
-def test_a_block_without_a_metric_is_refused() -> None:
-    with pytest.raises(ValueError, match="needs a metric"):
+def test_a_block_without_a_metric_raises() -> None:
+    with pytest.raises(ValueError, match="kind is 'none'; expected 'euclidean'"):
         MetricBlock(3, "none")

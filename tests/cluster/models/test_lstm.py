@@ -34,25 +34,25 @@ def test_both_outputs_are_distributions() -> None:
     assert prediction.distance is None
 
 
-def test_layers_are_residual_and_read_both_ways() -> None:
+def test_layers_are_residual_and_bidirectional() -> None:
     torch.manual_seed(0)
     layer = ResidualLSTM(8)
     x = torch.randn(2, 5, 8)
-    read, _ = layer.lstm(x)
-    torch.testing.assert_close(layer(x), x + read)
+    output, _ = layer.lstm(x)
+    torch.testing.assert_close(layer(x), x + output)
     changed = x.clone()
     changed[:, -1] += 1
-    assert not torch.allclose(layer(changed)[:, 0], layer(x)[:, 0])  # the first item knows the last
+    assert not torch.allclose(layer(changed)[:, 0], layer(x)[:, 0])  # the first output depends on the last item
 
 
-def test_forget_gates_begin_open() -> None:
+def test_forget_gates_have_an_initial_bias_of_one() -> None:
     lstm = make_lstm(3, 4)
     total = lstm.bias_ih_l0 + lstm.bias_hh_l0
     assert (total[4:8] == 1).all()
     assert (total[:4] != 1).all()
 
 
-def test_every_parameter_takes_part() -> None:
+def test_every_parameter_has_a_gradient() -> None:
     torch.manual_seed(0)
     for options in (SMALL, ModelOptions(**{**vars(SMALL), "metric": "full", "set_size": 6})):
         network = LSTMNetwork(5, options)
@@ -61,15 +61,15 @@ def test_every_parameter_takes_part() -> None:
         assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in network.parameters())
 
 
-def test_with_a_metric_the_network_reads_distances_only() -> None:
+def test_a_network_with_a_metric_depends_only_on_distances() -> None:
     torch.manual_seed(0)
     options = ModelOptions(**{**vars(SMALL), "metric": "diagonal", "set_size": 6})
     network = LSTMNetwork(5, options)
     with torch.no_grad():
         network.metric.a.zero_()  # type: ignore[union-attr]
     one, two = (network(torch.randn(1, 6, 5)).assignment for _ in range(2))
-    torch.testing.assert_close(one, two)  # all distances are 0, and nothing else is seen
-    with pytest.raises(ValueError, match="the set has 7 items; this network reads 6 distances"):
+    torch.testing.assert_close(one, two)  # all distances are 0
+    with pytest.raises(ValueError, match="the set has 7 items; expected 6"):
         network(torch.randn(1, 7, 5))
 
 
@@ -79,7 +79,7 @@ def test_the_original_regularises_its_count() -> None:
     assert kinds == ["BatchNorm1d", "Linear", "LeakyReLU", "BatchNorm1d", "Dropout", "Linear"]
 
 
-def test_projection_reaches_the_metric() -> None:
+def test_project_applies_to_the_metric() -> None:
     options = ModelOptions(**{**vars(SMALL), "metric": "diagonal", "set_size": 6})
     network = LSTMNetwork(5, options)
     with torch.no_grad():
@@ -89,7 +89,7 @@ def test_projection_reaches_the_metric() -> None:
     LSTMNetwork(5, SMALL).project()
 
 
-def test_the_count_reads_what_the_last_layer_reads() -> None:
+def test_the_count_uses_the_input_of_the_last_layer() -> None:
     torch.manual_seed(0)
     network, z = LSTMNetwork(5, SMALL), torch.randn(2, 6, 5)
     before = network(z)
@@ -101,8 +101,8 @@ def test_the_count_reads_what_the_last_layer_reads() -> None:
     assert not torch.allclose(after.assignment, before.assignment)
 
 
-def test_it_counts_to_what_it_was_built_for() -> None:
+def test_another_k_max_raises() -> None:
     network, z = LSTMNetwork(2, SMALL), torch.zeros(1, 6, 2)
     assert network(z, 4).count.shape == (1, 4)
-    with pytest.raises(ValueError, match="k_max is 6; an LSTM network counts to 4, as it was built"):
+    with pytest.raises(ValueError, match="k_max is 6; expected 4"):
         network(z, 6)

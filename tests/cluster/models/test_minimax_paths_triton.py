@@ -1,4 +1,4 @@
-"""The kernel and the plain way reach items in the same order; where there is no GPU, only the plain way is used."""
+"""Tests that the Triton kernel equals the implementation in torch, and of the fallback without GPU or Triton."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from entourage.cluster.models import minimax_paths as module
 
 
 @pytest.mark.parametrize(("sets", "n"), [(3, 2), (50, 72), (4, 1000)])
-def test_the_kernel_reaches_items_in_the_same_order(sets: int, n: int) -> None:
+def test_the_kernel_returns_the_same_order(sets: int, n: int) -> None:
     pytest.importorskip("triton")
     if not torch.cuda.is_available():
         pytest.skip("no GPU")
@@ -19,7 +19,7 @@ def test_the_kernel_reaches_items_in_the_same_order(sets: int, n: int) -> None:
     assert torch.equal(result.cpu(), module._prim_order(step.cpu()))
 
 
-def test_where_triton_does_not_work_the_plain_way_is_taken_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_of_triton_warns_and_falls_back_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(name: str) -> None:
         raise RuntimeError("no C compiler")
 

@@ -15,7 +15,7 @@ LSTM = ModelOptions(network="lstm", k_max=3, units=8, layers=1, recurrent_units=
 
 @pytest.mark.parametrize("options", [ATTENTION, LSTM])
 @pytest.mark.parametrize("shape", [(2,), (3, 16, 16)])
-def test_a_network_survives_its_file(tmp_path: Path, options: ModelOptions, shape: tuple[int, ...]) -> None:
+def test_a_network_is_saved_and_loaded(tmp_path: Path, options: ModelOptions, shape: tuple[int, ...]) -> None:
     torch.manual_seed(0)
     network = ClusterNetwork(shape, options).eval()
     network.notes = {"seed": "0"}
@@ -31,12 +31,12 @@ def test_a_network_survives_its_file(tmp_path: Path, options: ModelOptions, shap
 
 
 @pytest.mark.parametrize("shape", [(1, 5, 3), (1, 1, 2), (1, 5, 2, 1)])
-def test_items_of_another_shape_and_single_items_are_refused(shape: tuple[int, ...]) -> None:
+def test_items_of_another_shape_and_single_items_raise(shape: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="2 or more items"):
         ClusterNetwork((2,), ATTENTION)(torch.zeros(shape))
 
 
-def test_files_that_hold_no_network_are_refused(tmp_path: Path) -> None:
+def test_invalid_files_raise(tmp_path: Path) -> None:
     path = tmp_path / "n.safetensors"
     with pytest.raises(ValueError, match="no such file"):
         load_network(path)
@@ -44,7 +44,7 @@ def test_files_that_hold_no_network_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="cannot be read"):
         load_network(path)
     save_file({"a": torch.zeros(1)}, path)
-    with pytest.raises(ValueError, match="holds no network that clusters"):
+    with pytest.raises(ValueError, match="not a clustering network; expected"):
         load_network(path)
     save_file({"a": torch.zeros(1)}, path, metadata={"entourage.cluster": '{"shape": [2], "options": {}}'})
     with pytest.raises(ValueError, match="another version"):
@@ -55,18 +55,18 @@ def test_files_that_hold_no_network_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("columns", "waves"), [(2, 3), (8, 3), (9, 0), (40, 0)])
-def test_only_places_are_seen_through_waves(columns: int, waves: int) -> None:
+def test_only_coordinates_have_sines_and_cosines(columns: int, waves: int) -> None:
     network = ClusterNetwork((columns,), ATTENTION).eval()
     assert network.clustering.waves.shape == (columns, waves)  # type: ignore[union-attr]
     assert network(torch.randn(1, 4, columns)).assignment.isfinite().all()
 
 
-def test_a_file_can_be_half_as_large(tmp_path: Path) -> None:
+def test_half_precision_halves_the_file(tmp_path: Path) -> None:
     torch.manual_seed(0)
     network = ClusterNetwork((2,), ModelOptions(k_max=3, width=64, depth=2, heads=2)).eval()
-    save_network(network, tmp_path / "whole.safetensors")
+    save_network(network, tmp_path / "full.safetensors")
     save_network(network, tmp_path / "half.safetensors", half=True)
-    assert (tmp_path / "half.safetensors").stat().st_size < 0.6 * (tmp_path / "whole.safetensors").stat().st_size
+    assert (tmp_path / "half.safetensors").stat().st_size < 0.6 * (tmp_path / "full.safetensors").stat().st_size
     loaded = load_network(tmp_path / "half.safetensors")
     assert {p.dtype for p in loaded.parameters()} == {torch.float32}
     assert torch.equal(loaded.clustering.waves, network.clustering.waves)  # type: ignore[union-attr, arg-type]
@@ -74,7 +74,7 @@ def test_a_file_can_be_half_as_large(tmp_path: Path) -> None:
     torch.testing.assert_close(loaded(x).embedding, network(x).embedding, atol=0.02, rtol=0.02)
 
 
-def test_a_seed_gives_the_first_weights_and_leaves_chance_alone() -> None:
+def test_init_network_preserves_the_global_random_state() -> None:
     torch.manual_seed(3)
     expected = ClusterNetwork((2,), ATTENTION).state_dict()
     torch.manual_seed(123)

@@ -1,4 +1,4 @@
-"""Networks by name, and the one for points that comes with the package on what its documentation shows."""
+"""Tests of the names of shipped networks, and of the shipped network for points on the documented examples."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from entourage.cluster.evaluation import score
 from entourage.cluster.models import network as shipped
 
 
-def test_the_example_of_the_documentation_comes_out_right() -> None:
+def test_the_shipped_network_solves_the_examples_of_the_documentation() -> None:
     points = LearnedClustering.load("points", device="cpu")
     for x, truth in (
         make_moons(200, noise=0.05, random_state=0),
@@ -24,7 +24,7 @@ def test_the_example_of_the_documentation_comes_out_right() -> None:
 
 
 @pytest.mark.parametrize(("positions", "copies"), [(1, 2), (2, 1), (3, 1), (3, 30), (9, 5)])
-def test_there_are_no_more_clusters_than_places(positions: int, copies: int) -> None:
+def test_there_are_no_more_clusters_than_distinct_points(positions: int, copies: int) -> None:
     X = np.repeat(np.random.default_rng(0).normal(size=(positions, 2)), copies, axis=0)
     points = LearnedClustering.load("points", device="cpu")
     points.predict(X)
@@ -32,7 +32,7 @@ def test_there_are_no_more_clusters_than_places(positions: int, copies: int) -> 
     assert points.count_probabilities_[points.n_clusters_ - 1] > 0.5
 
 
-def test_more_points_than_one_look_holds_come_out_right() -> None:
+def test_more_points_than_one_set_are_clustered_correctly() -> None:
     centers = np.array([[column, row] for column in (0, 10, 20, 30) for row in (0, 10)])
     x, truth = make_blobs(1500, centers=centers, random_state=0)
     points = LearnedClustering.load("points", device="cpu", set_size=500)
@@ -40,22 +40,22 @@ def test_more_points_than_one_look_holds_come_out_right() -> None:
 
 
 @pytest.mark.parametrize(("scale", "origin"), [(1.0, 5e6), (1e30, 0.0), (1e-30, 0.0), (1e-3, -40.0)])
-def test_units_and_origin_do_not_matter(scale: float, origin: float) -> None:
+def test_the_shipped_network_is_invariant_to_units_and_origin(scale: float, origin: float) -> None:
     x, truth = make_moons(100, noise=0.04, random_state=0)
     points = LearnedClustering.load("points", device="cpu")
     assert score(truth, points.predict(scale * x + origin)).mr == 0
 
 
-def test_names_are_those_of_the_files_and_others_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_are_those_of_the_files_and_others_raise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shipped, "WEIGHTS", tmp_path)
     (tmp_path / "cluster-stars.safetensors").write_bytes(b"")
     assert shipped.shipped_networks() == ["stars"]
-    with pytest.raises(ValueError, match="model 'moons' is no file; expected one, or one of: stars"):
+    with pytest.raises(ValueError, match="model 'moons': no such file; expected a file, or one of: stars"):
         shipped.find_weights("moons")
     assert shipped.find_weights("stars") == tmp_path / "cluster-stars.safetensors"
 
 
-def test_a_file_of_the_same_name_does_not_stand_in_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_has_priority_over_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("points").write_bytes(b"something else")
     assert shipped.find_weights("points") == shipped.WEIGHTS / "cluster-points.safetensors"

@@ -13,13 +13,13 @@ from entourage.cluster.sampling.augmentation import (
 )
 
 IMAGES = torch.randint(0, 256, (4, 3, 16, 24), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
-STILL = ImageAugmentation(flip=0, elastic=0, zoom=0, color=0)
+NO_CHANGE = ImageAugmentation(flip=0, elastic=0, zoom=0, color=0)
 
 
-def test_bytes_become_numbers_around_zero(generator: torch.Generator) -> None:
+def test_bytes_are_scaled_to_minus_one_to_one(generator: torch.Generator) -> None:
     assert scale_pixels(torch.tensor([0, 255], dtype=torch.uint8)).tolist() == [-1, 1]
     torch.testing.assert_close(unaugmented_image(IMAGES, generator), scale_pixels(IMAGES))
-    torch.testing.assert_close(STILL(IMAGES, generator), scale_pixels(IMAGES))
+    torch.testing.assert_close(NO_CHANGE(IMAGES, generator), scale_pixels(IMAGES))
 
 
 def test_flips_mirror_either_axis(generator: torch.Generator) -> None:
@@ -32,7 +32,7 @@ def test_flips_mirror_either_axis(generator: torch.Generator) -> None:
 
 
 @pytest.mark.parametrize("field", ["elastic", "zoom", "color"])
-def test_every_view_differs_but_not_by_much(field: str, generator: torch.Generator) -> None:
+def test_augmented_images_differ_moderately(field: str, generator: torch.Generator) -> None:
     smooth = torch.nn.functional.interpolate(torch.rand(1, 3, 3, 3), size=(32, 32), mode="bilinear")
     images = (255 * smooth).byte().repeat(2, 1, 1, 1)
     augmentation = ImageAugmentation(**{"flip": 0.0, "elastic": 0.0, "zoom": 0.0, "color": 0.0, field: 0.1})
@@ -41,25 +41,25 @@ def test_every_view_differs_but_not_by_much(field: str, generator: torch.Generat
     assert (one - scale_pixels(images)[0]).abs().mean() < 0.2
 
 
-def test_what_lies_beyond_the_edge_is_as_the_edge(generator: torch.Generator) -> None:
+def test_positions_outside_the_image_have_the_value_of_the_border(generator: torch.Generator) -> None:
     white = torch.full((16, 3, 16, 16), 255, dtype=torch.uint8)
-    orders = ImageAugmentation(color=0)(white, generator)  # reductions and bends look beyond it
-    torch.testing.assert_close(orders, torch.ones_like(orders))
+    augmented = ImageAugmentation(color=0)(white, generator)  # zoom and distortion sample outside the image
+    torch.testing.assert_close(augmented, torch.ones_like(augmented))
 
 
-def test_the_same_seed_gives_the_same_view() -> None:
+def test_the_same_seed_gives_the_same_augmentation() -> None:
     augmented = [ImageAugmentation()(IMAGES, torch.Generator().manual_seed(3)) for _ in range(2)]
     assert torch.equal(*augmented)
     sounds = [SoundAugmentation()(torch.rand(2, 128, 200), torch.Generator().manual_seed(3)).shape for _ in range(2)]
     assert sounds == [(2, 1, 128, 128)] * 2
 
 
-def test_a_stretch_of_sound_is_taken_as_it_is(generator: torch.Generator) -> None:
+def test_cropped_frames_are_unchanged(generator: torch.Generator) -> None:
     long = torch.arange(200.0).expand(50, 128, 200)
-    stretches = random_crop_frames(long, generator)
-    assert stretches.shape == (50, 128, 128)
-    starts = stretches[:, 0, 0]
-    assert (stretches == starts[:, None, None] + torch.arange(128)).all()
+    crops = random_crop_frames(long, generator)
+    assert crops.shape == (50, 128, 128)
+    starts = crops[:, 0, 0]
+    assert (crops == starts[:, None, None] + torch.arange(128)).all()
     assert starts.max() <= 72
     assert len(starts.unique()) > 20
     assert torch.equal(unaugmented_sound(long[:1, :, :128], generator)[0, 0], long[0, :, :128])

@@ -7,7 +7,7 @@ from entourage.cluster.sampling.augmentation import ImageClassAugmentation, Soun
 LABELS = torch.tensor([[0, 0, 1, 1, 2], [1, 0, 2, 0, 2]])
 
 
-def test_unchanged_classes_stay_as_they_are(generator: torch.Generator) -> None:
+def test_probability_zero_changes_nothing(generator: torch.Generator) -> None:
     images, sounds = torch.rand(2, 5, 3, 8, 8), torch.rand(2, 5, 1, 16, 12)
     torch.testing.assert_close(ImageClassAugmentation(probability=0.0)(images, LABELS, generator), images)
     torch.testing.assert_close(
@@ -15,7 +15,7 @@ def test_unchanged_classes_stay_as_they_are(generator: torch.Generator) -> None:
     )
 
 
-def test_items_of_a_cluster_are_changed_alike_and_clusters_differently(generator: torch.Generator) -> None:
+def test_items_of_a_cluster_share_the_augmentation(generator: torch.Generator) -> None:
     for augmentation, item in (
         (ImageClassAugmentation(probability=1.0), torch.rand(3, 8, 8)),
         (SoundClassAugmentation(probability=1.0), torch.rand(1, 16, 12)),
@@ -29,7 +29,7 @@ def test_items_of_a_cluster_are_changed_alike_and_clusters_differently(generator
                     assert equal == bool(LABELS[s, i] == LABELS[s, j])
 
 
-def test_colours_are_exchanged_and_images_turned_by_quarters(generator: torch.Generator) -> None:
+def test_channels_are_permuted_and_images_rotated_by_90_degrees(generator: torch.Generator) -> None:
     image = torch.rand(3, 6, 6)
     changed = ImageClassAugmentation(probability=1.0, mix=0.0)(
         image.expand(40, 1, 3, 6, 6), torch.zeros(40, 1).long(), generator
@@ -49,7 +49,7 @@ def test_colours_are_exchanged_and_images_turned_by_quarters(generator: torch.Ge
 
 
 def test_frequencies_are_stretched_from_the_lowest_band(generator: torch.Generator) -> None:
-    bands = torch.linspace(0, 1, 33)[:, None].expand(33, 10)  # its value says where a band came from
+    bands = torch.linspace(0, 1, 33)[:, None].expand(33, 10)  # the value identifies the source band
     items = bands.expand(60, 1, 1, 33, 10)
     changed = SoundClassAugmentation(probability=1.0, warp=0.15, tilt=0.0)(items, torch.zeros(60, 1).long(), generator)[
         :, 0, 0

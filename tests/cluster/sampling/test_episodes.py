@@ -15,7 +15,7 @@ def make() -> Episode:
     return Episode(episode.x, episode.same, known, episode.k, labels)
 
 
-def test_labels_say_who_belongs_together_and_how_many_there_are() -> None:
+def test_of_labels_sets_pairs_and_number_of_clusters() -> None:
     episode = make()
     assert episode.k.tolist() == [3, 2]
     assert episode.same[0].int().tolist() == [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
@@ -37,12 +37,12 @@ def test_shuffling_moves_everything_together(generator: torch.Generator) -> None
         assert torch.equal(mixed.labels[s], episode.labels[s][order])
 
 
-def test_an_episode_moves_to_a_device_as_a_whole() -> None:
+def test_to_moves_all_tensors() -> None:
     moved = make().to(torch.device("meta"))
     assert {value.device.type for value in vars(moved).values()} == {"meta"}
 
 
-def test_what_answers_are_measured_against_are_the_labels_or_what_pairs_hold_together() -> None:
+def test_clusters_are_the_labels_or_the_groups_of_known_pairs() -> None:
     episode = make()
     assert torch.equal(episode.clusters(), episode.labels)  # type: ignore[arg-type]
     assert replace(episode, labels=None).clusters().tolist() == [[0, 0, 2, 3], [0, 1, 0, 1]]

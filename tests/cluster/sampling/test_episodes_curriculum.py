@@ -13,7 +13,7 @@ SMALL_SETS = Curriculum(
 )
 
 
-def test_limits_grow_over_the_run() -> None:
+def test_limits_increase_during_training() -> None:
     curriculum = Curriculum(base_fraction=0.0, growth=(0.1, 0.7))
     rng = np.random.default_rng(0)
     early, middle, late = ([curriculum.draw(p, 20, rng) for _ in range(300)] for p in (0.0, 0.4, 1.0))
@@ -26,7 +26,7 @@ def test_limits_grow_over_the_run() -> None:
     assert all(d.k_max * 8 <= d.n for d in early + middle + late)
 
 
-def test_a_fraction_is_always_of_the_base_size() -> None:
+def test_a_fraction_of_the_batches_has_the_base_size() -> None:
     rng = np.random.default_rng(0)
     draws = [Curriculum(base_fraction=0.5).draw(1.0, 20, rng) for _ in range(400)]
     base_size = np.mean([(d.n, d.k_max, d.sets) == (72, 5, 512) for d in draws])
@@ -34,7 +34,7 @@ def test_a_fraction_is_always_of_the_base_size() -> None:
     assert len({d.seed for d in draws}) == 400
 
 
-def test_larger_sets_come_fewer_at_a_time() -> None:
+def test_batches_of_larger_sets_have_fewer_sets() -> None:
     curriculum = Curriculum(sets=256)
     assert [curriculum.sets_of(n) for n in (20, 72, 288, 1000)] == [256, 256, 23, 3]
     assert Curriculum(sets=2).sets_of(1000) == 2
@@ -55,7 +55,7 @@ def test_the_sampler_limits_the_number_of_clusters() -> None:
 @pytest.mark.parametrize(
     "fields", [{"min_size": 1}, {"base_size": 8}, {"max_size": 50}, {"base_fraction": 1.5}, {"sets": 0}]
 )
-def test_sizes_that_do_not_fit_are_refused(fields: dict[str, float]) -> None:
+def test_invalid_sizes_raise(fields: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="expected"):
         Curriculum(**fields)  # type: ignore[arg-type]
 
@@ -69,18 +69,18 @@ def test_sizes_that_do_not_fit_are_refused(fields: dict[str, float]) -> None:
         (THESIS_ITEMS_CURRICULUM, 3, 20),
     ],
 )
-def test_sets_of_one_size_have_as_many_clusters_as_are_asked_for(sizes: Curriculum, k: int, n: int) -> None:
+def test_for_clusters_has_one_set_size_for_k_max_clusters(sizes: Curriculum, k: int, n: int) -> None:
     draws = [sizes.for_clusters(k).draw(progress, k, np.random.default_rng(0)) for progress in (0.0, 0.5, 1.0)]
     assert {(draw.n, draw.k_max, draw.sets) for draw in draws} == {(n, k, sizes.sets)}
     assert sizes.for_clusters(sizes.base_clusters) is sizes
 
 
-def batches_of(curriculum: Curriculum, k_max: int, **needs: int) -> list[BatchSpec]:
+def batches_of(curriculum: Curriculum, k_max: int, **limits: int) -> list[BatchSpec]:
     rng = np.random.default_rng(0)
-    return [curriculum.draw(progress, k_max, rng, **needs) for progress in np.linspace(0, 1, 300)]
+    return [curriculum.draw(progress, k_max, rng, **limits) for progress in np.linspace(0, 1, 300)]
 
 
-def test_sets_have_the_fewest_clusters_and_items_a_cluster_of_the_sampler() -> None:
+def test_batches_respect_k_min_and_min_cluster_size() -> None:
     few = batches_of(Curriculum(), 9, k_min=5)
     assert {draw.k_max for draw in few} == {5, 6, 7, 8, 9}
     assert min(draw.n for draw in few) == 40  # five clusters of eight
@@ -97,9 +97,9 @@ def test_sets_have_the_fewest_clusters_and_items_a_cluster_of_the_sampler() -> N
     assert max(draw.sets for draw in few) == Curriculum().sets
 
 
-def test_every_batch_of_the_run_can_be_drawn() -> None:
+def test_samplers_can_draw_every_batch() -> None:
     items, labels = torch.randn(60, 2), np.repeat(np.arange(5), 12)
-    for curriculum, sampler, needs in (
+    for curriculum, sampler, limits in (
         (Curriculum(sets=2, max_size=100), PointSampler(5, k_min=5), {"k_min": 5}),
         (SMALL_SETS, LabelledSampler(items, labels, 5, min_cluster_size=8), {"min_cluster_size": 8}),
         (
@@ -108,18 +108,18 @@ def test_every_batch_of_the_run_can_be_drawn() -> None:
             {"k_min": 2, "min_cluster_size": 10},
         ),
     ):
-        for draw in batches_of(curriculum, 5, **needs)[::10]:
+        for draw in batches_of(curriculum, 5, **limits)[::10]:
             k = sampler.draw(2, draw.n, torch.Generator().manual_seed(draw.seed), draw.k_max).k
             assert (k <= draw.k_max).all()
-        k_max = curriculum.validation_clusters(5, **needs)
+        k_max = curriculum.validation_clusters(5, **limits)
         assert sampler.draw(2, curriculum.base_size, torch.Generator(), k_max).x.shape[1] == curriculum.base_size
 
 
-def test_what_fits_anyway_is_drawn_as_ever() -> None:
+def test_valid_batches_are_not_changed_by_limits() -> None:
     default = batches_of(SMALL_SETS, 5)
-    for needs in ({"k_min": 2}, {"min_cluster_size": 3}, {"k_min": 2, "min_cluster_size": 4}):
-        pairs = list(zip(default, batches_of(SMALL_SETS, 5, **needs), strict=True))
-        k_min, min_cluster_size = needs.get("k_min", 1), needs.get("min_cluster_size", 1)
+    for limits in ({"k_min": 2}, {"min_cluster_size": 3}, {"k_min": 2, "min_cluster_size": 4}):
+        pairs = list(zip(default, batches_of(SMALL_SETS, 5, **limits), strict=True))
+        k_min, min_cluster_size = limits.get("k_min", 1), limits.get("min_cluster_size", 1)
         legal = [(old, new) for old, new in pairs if old.k_max >= k_min and old.n >= min_cluster_size * old.k_max]
         assert len(legal) > 0
         assert all(old == new for old, new in legal)
@@ -127,12 +127,12 @@ def test_what_fits_anyway_is_drawn_as_ever() -> None:
     assert SMALL_SETS.validation_clusters(3) == 3
 
 
-def test_validation_has_as_many_clusters_as_the_base_size_holds() -> None:
+def test_validation_clusters_are_limited_by_the_base_size() -> None:
     assert SMALL_SETS.validation_clusters(9, k_min=7) == 7
     assert SMALL_SETS.validation_clusters(5, min_cluster_size=6) == 3
 
 
-def test_a_base_size_that_cannot_hold_the_fewest_clusters_is_refused() -> None:
+def test_a_base_size_too_small_for_k_min_clusters_raises() -> None:
     with pytest.raises(ValueError, match="base_size is 20; expected 40 or more for 5 clusters of 8 items"):
         SMALL_SETS.check(5, 8)
     with pytest.raises(ValueError, match="base_size is 20; expected 21 or more"):

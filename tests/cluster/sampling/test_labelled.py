@@ -26,27 +26,27 @@ def test_items_come_from_k_classes_and_clusters_are_classes(generator: torch.Gen
     assert torch.bincount(episode.k).tolist()[1:] == pytest.approx([50] * 4, abs=25)  # 4 standard deviations
 
 
-def test_items_repeat_only_where_a_class_has_too_few(generator: torch.Generator) -> None:
+def test_items_are_repeated_only_in_small_classes(generator: torch.Generator) -> None:
     episode = LabelledSampler(ITEMS, LABELS, 1).draw(100, 8, generator)
     for x in episode.x[..., 0].long():
         ants = LABELS[int(x[0])] == "ant"
         assert len(set(x.tolist())) == (3 if ants else 8)
 
 
-def test_every_item_has_its_turn(generator: torch.Generator) -> None:
+def test_every_item_is_drawn(generator: torch.Generator) -> None:
     episode = LabelledSampler(ITEMS, LABELS, 4).draw(300, 10, generator)
     assert set(episode.x.long().flatten().tolist()) == set(range(39))
 
 
-def test_a_seed_draws_the_same_members_in_every_version() -> None:
+def test_draws_and_config_are_reproducible() -> None:
     labels = LABELS[np.random.default_rng(0).permutation(39)]
     sampler = LabelledSampler(ITEMS, labels, 4)
-    assert sampler.config()["classes"] == "a2ed20c32bfd62ef"  # by which a run that was begun is known
+    assert sampler.config()["classes"] == "ba2030f5703ad56a"  # identifies the data of unfinished runs
     sampled = sampler.draw(2, 9, torch.Generator().manual_seed(7)).x[..., 0].long()
     assert sampled.tolist() == [[11, 17, 34, 37, 4, 3, 15, 26, 5], [38, 18, 14, 36, 26, 31, 13, 0, 21]]
 
 
-def test_one_large_class_among_many_small_ones_takes_no_memory(generator: torch.Generator) -> None:
+def test_memory_is_linear_for_classes_of_unequal_size(generator: torch.Generator) -> None:
     labels = np.concatenate([np.repeat(np.arange(500), 2), np.full(2000, 500)])
     sampler = LabelledSampler(torch.arange(3000).reshape(-1, 1), labels, 3)
     sampler.draw(2, 9, generator)
@@ -54,9 +54,9 @@ def test_one_large_class_among_many_small_ones_takes_no_memory(generator: torch.
     assert sum(sizes) < 3 * len(labels)
 
 
-def test_augmentations_make_the_input_of_the_network(generator: torch.Generator) -> None:
-    def augmentation(items: Tensor, chance: torch.Generator) -> Tensor:
-        noise = torch.rand(len(items), 2, generator=chance)
+def test_augmentation_determines_the_input_of_the_network(generator: torch.Generator) -> None:
+    def augmentation(items: Tensor, generator: torch.Generator) -> Tensor:
+        noise = torch.rand(len(items), 2, generator=generator)
         return items.float() + noise
 
     sampler = LabelledSampler(ITEMS, LABELS, 2, augmentation=augmentation)
@@ -75,7 +75,7 @@ def test_phi_is_exact(k: int, n: int, min_cluster_size: int) -> None:
     assert math.isclose(expected_pairs(k, n, min_cluster_size), total)
 
 
-def test_phi_is_the_mean_over_k_of_what_is_drawn(generator: torch.Generator) -> None:
+def test_phi_matches_drawn_sets(generator: torch.Generator) -> None:
     sampler = LabelledSampler(ITEMS, LABELS, 3)
     expected = sum(expected_pairs(k, 9, 2) for k in (1, 2, 3)) / 3 / 72
     assert sampler.pair_prior(9) == pytest.approx(expected)
@@ -86,7 +86,7 @@ def test_phi_is_the_mean_over_k_of_what_is_drawn(generator: torch.Generator) -> 
     assert (sampler.draw(50, 9, generator, k_max=2).k <= 2).all()
 
 
-def test_labels_are_sorted_and_leave_no_cluster_empty(generator: torch.Generator) -> None:
+def test_drawn_labels_are_sorted_without_empty_clusters(generator: torch.Generator) -> None:
     labels = draw_labels(torch.tensor([1, 3, 4]), 8, 2, generator)
     assert torch.equal(labels, labels.sort(-1).values)
     assert [row.unique().tolist() for row in labels] == [[0], [0, 1, 2], [0, 1, 2, 3]]
@@ -96,20 +96,23 @@ def test_labels_are_sorted_and_leave_no_cluster_empty(generator: torch.Generator
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: LabelledSampler(ITEMS, LABELS[:-1], 2), "38 labels for 39 items"),
-        (lambda: LabelledSampler(ITEMS, LABELS, 5), "of 4 classes"),
+        (lambda: LabelledSampler(ITEMS, LABELS[:-1], 2), "labels: 38 for 39 items; expected"),
+        (lambda: LabelledSampler(ITEMS, LABELS, 5), "expected 1 <= k_min <= k_max <= 4"),
         (lambda: LabelledSampler(ITEMS, LABELS, 2, min_cluster_size=0), "min_cluster_size is 0"),
         (lambda: LabelledSampler(ITEMS, LABELS, 4).draw(1, 7, torch.Generator()), "expected 8 or more for 4"),
-        (lambda: LabelledSampler(ITEMS, LABELS, 3).draw(1, 9, torch.Generator(), k_max=4), "draws 1 to 3"),
+        (
+            lambda: LabelledSampler(ITEMS, LABELS, 3).draw(1, 9, torch.Generator(), k_max=4),
+            "k_max is 4; expected 1 to 3",
+        ),
     ],
 )
-def test_what_cannot_be_drawn_is_refused(make: object, message: str) -> None:
+def test_impossible_sets_raise(make: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()  # type: ignore[operator]
 
 
-def test_classes_are_augmented_as_a_whole(generator: torch.Generator) -> None:
-    def class_augmentation(items: Tensor, labels: Tensor, chance: torch.Generator) -> Tensor:
+def test_class_augmentation_receives_labels(generator: torch.Generator) -> None:
+    def class_augmentation(items: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
         return items + 100 * labels.unsqueeze(-1)
 
     episode = LabelledSampler(ITEMS, LABELS, 3, class_augmentation=class_augmentation).draw(20, 9, generator)
@@ -117,8 +120,9 @@ def test_classes_are_augmented_as_a_whole(generator: torch.Generator) -> None:
     assert torch.equal((episode.x[..., 0] // 100).long(), episode.labels)
 
 
-def test_doubles_keep_their_digits() -> None:
-    items = torch.arange(8, dtype=torch.float64).unsqueeze(-1) / 8 + 5e8  # apart by less than single precision knows
+def test_double_precision_is_preserved() -> None:
+    # Differences below the resolution of single precision
+    items = torch.arange(8, dtype=torch.float64).unsqueeze(-1) / 8 + 5e8
     episode = LabelledSampler(items, [0] * 4 + [1] * 4, 2).draw(3, 8, torch.Generator().manual_seed(0))
     assert episode.x.dtype == torch.float64
     assert set(episode.x.flatten().tolist()) == set(items.flatten().tolist())
@@ -126,7 +130,7 @@ def test_doubles_keep_their_digits() -> None:
     assert single.x.dtype == torch.float32
 
 
-def test_arrays_are_as_good_as_tensors_and_what_is_no_number_is_refused() -> None:
+def test_arrays_are_accepted_and_other_types_raise() -> None:
     items, labels = np.arange(12.0).reshape(6, 2), [0, 0, 0, 1, 1, 1]
     for array in (items, items.tolist(), items[::-1][::-1]):
         episode = LabelledSampler(array, labels, 2).draw(2, 6, torch.Generator().manual_seed(0))
@@ -138,8 +142,8 @@ def test_arrays_are_as_good_as_tensors_and_what_is_no_number_is_refused() -> Non
 
 
 @pytest.mark.parametrize("kind", [np.asarray, torch.tensor])
-def test_items_that_cannot_be_learned_from_are_refused_at_once(kind: Callable[[object], object]) -> None:
-    with pytest.raises(ValueError, match="item 1 has a value that is not finite"):
+def test_invalid_items_raise_in_the_constructor(kind: Callable[[object], object]) -> None:
+    with pytest.raises(ValueError, match=r"items\[1\] has a value that is not finite"):
         LabelledSampler(kind([[0.0, 1.0], [0.0, np.nan], [np.inf, 0.0]]), [0, 1, 1], 2)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"items have shape \(3,\); expected \(items, columns\)"):
         LabelledSampler(kind([0.0, 1.0, 2.0]), [0, 1, 1], 2)  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ import torch
 from entourage.cluster.sampling.points import DEGREES_OF_FREEDOM, MIN_CLUSTER_POINTS, draw_sizes, expected_unequal_pairs
 
 
-def test_sizes_sum_to_the_points_and_none_is_too_small(generator: torch.Generator) -> None:
+def test_sizes_sum_to_n_and_have_a_minimum(generator: torch.Generator) -> None:
     k = torch.arange(1, 9).repeat(50)
     sizes, holds = draw_sizes(k, 60, 8, 0.25, generator)
     assert (sizes.sum(1) == 60).all()
@@ -17,21 +17,21 @@ def test_sizes_sum_to_the_points_and_none_is_too_small(generator: torch.Generato
     assert (sizes[exists] >= MIN_CLUSTER_POINTS).all()
     assert (sizes[~exists] == 0).all()
     assert sizes[exists].min() == MIN_CLUSTER_POINTS
-    assert sizes[k == 8].max() > 15  # of 25 that there can be
+    assert sizes[k == 8].max() > 15  # the maximum is 25
     assert abs(float(holds.float().mean()) - 0.25) < 0.07  # 3 standard errors
     few, _ = draw_sizes(torch.full((9,), 4), 11, 4, 1.0, generator)
     assert few.min() == 2  # 11 // 4
     assert (few.sum(1) == 11).all()
 
 
-def test_all_clusters_are_as_likely_to_be_large(generator: torch.Generator) -> None:
+def test_sizes_are_exchangeable(generator: torch.Generator) -> None:
     sizes, _ = draw_sizes(torch.full((4000,), 3), 40, 3, 1.0, generator)
     error = sizes.float().std() / 4000**0.5
     assert ((sizes.float().mean(0) - 40 / 3).abs() < 4 * error).all()
 
 
 def enumerated_pairs(k: int, n: int) -> float:
-    """By going through all sizes: those of a Dirichlet are Dirichlet-multinomial."""
+    """Compute the expected pairs by enumeration of all sizes, which are Dirichlet-multinomial."""
     min_points = min(MIN_CLUSTER_POINTS, n // k)
     free = n - min_points * k
     total = 0.0
@@ -47,11 +47,11 @@ def enumerated_pairs(k: int, n: int) -> float:
 
 
 @pytest.mark.parametrize(("k", "n"), [(1, 2), (1, 9), (2, 13), (3, 4), (3, 22)])
-def test_pairs_are_exact(k: int, n: int) -> None:
+def test_expected_pairs_are_exact(k: int, n: int) -> None:
     assert math.isclose(expected_unequal_pairs(k, n), enumerated_pairs(k, n), rel_tol=1e-9)
 
 
-def test_pairs_are_those_of_what_is_drawn(generator: torch.Generator) -> None:
+def test_expected_pairs_match_drawn_sizes(generator: torch.Generator) -> None:
     sizes, _ = draw_sizes(torch.full((4000,), 4), 80, 4, 1.0, generator)
     pairs = (sizes * (sizes - 1)).sum(1).float()
     assert abs(float(pairs.mean()) - expected_unequal_pairs(4, 80)) < 4 * float(pairs.std()) / 4000**0.5

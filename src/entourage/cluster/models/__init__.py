@@ -1,1 +1,1 @@
-"""Networks that cluster, and their parts."""
+"""Clustering networks and their components."""

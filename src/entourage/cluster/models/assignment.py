@@ -1,10 +1,8 @@
-"""From codes to clusters: items that stand for a cluster are picked one after the other, and k-means follows.
+"""From codes to clusters: greedy selection of seeds, P(k) from the seeds, soft k-means; and the networks' output type.
 
-The next seed is the item with the most company that no earlier seed accounts for. Whether there is one more cluster
-is then the same question at every step, so P(k) needs no table over k: it is a chain of such answers. And since seeds
-are items, neither their choice nor what follows depends on the order of the items.
-
-What every network of this room says about a set: how many clusters, and for every number who is in which.
+The next seed is the item with the largest cluster that no earlier seed explains. The probability of a further cluster
+is computed from the same features for every seed, so P(k) is a chain of conditional probabilities and needs no
+parameters that depend on k. Since seeds are items, the result does not depend on the order of the items.
 """
 
 from __future__ import annotations
@@ -14,24 +12,24 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-IMPOSSIBLE = -100.0  # log odds of what cannot be
-SEED_FEATURES = 8  # numbers that tell whether a seed is a cluster of its own
+IMPOSSIBLE = -100.0  # log odds of a cluster whose seed is not distinct
+SEED_FEATURES = 8  # features of a seed, from which the probability of a further cluster is computed
 _EPSILON = 1e-6
 
 
 @torch.no_grad()
 def choose_seeds(distance: Tensor, seeds: int) -> Tensor:
-    """Picks items that stand for clusters, the largest cluster first.
+    """Select items as seeds of clusters, the largest cluster first.
 
-    With P(same) = exp(-distance), an item is left over by earlier seeds with probability u_i = prod_l (1 - P_il), and
-    the next seed has the largest u_i sum_j u_j P_ij.
+    With P(same) = exp(-distance), an item is not explained by earlier seeds with probability u_i = prod_l (1 - P_il);
+    the next seed maximises u_i sum_j u_j P_ij.
 
     Args:
         distance: squared distances of the codes, shape (b, n, n).
-        seeds: how many to pick, K; where n is smaller the rest repeats items.
+        seeds: number of seeds, K; if K > n, items are repeated.
 
     Returns:
-        Positions, shape (b, K). Costs O(b K n^2) time.
+        Indices of the seeds, shape (b, K). Costs O(b K n^2) time.
     """
     affinity = torch.exp(-distance)
     unexplained = torch.ones_like(affinity[:, 0])  # (b, n)
@@ -46,30 +44,33 @@ def choose_seeds(distance: Tensor, seeds: int) -> Tensor:
 
 
 def _product(matrix: Tensor, vector: Tensor) -> Tensor:
-    """The product of each set's matrix (b, n, n) and vector (b, n), the way that is fast where they are."""
-    if matrix.is_cuda:  # whose product of many small matrices with vectors is ten times slower than the sum
+    """Multiply matrices (b, n, n) and vectors (b, n) by the fastest method on their device."""
+    if matrix.is_cuda:  # batched products of small matrices and vectors are ten times slower than the sum
         return (matrix * vector.unsqueeze(1)).sum(-1)
     return torch.einsum("bij,bj->bi", matrix, vector)
 
 
 def seed_features(distance: Tensor, chosen: Tensor) -> Tensor:
-    """What speaks for each seed being a cluster of its own; gradients reach the distances.
+    """Compute features from which the probability is predicted that a seed is a further cluster.
+
+    Differentiable with respect to the distances.
 
     Args:
         distance: squared distances of the codes, shape (b, n, n).
-        chosen: the seeds in order, shape (b, K).
+        chosen: seeds in order of selection, shape (b, K).
 
     Returns:
-        Shape (b, K, EVIDENCE): the log odds that no earlier seed accounts for it, the log distance to the nearest of
-        them, the items it alone accounts for (log, share of n, and log ratio to the mean of earlier seeds), the share
-        of n left before it, how many clusters there seem to be beyond those before it, and log n.
+        Shape (b, K, SEED_FEATURES): log odds that no earlier seed explains this one; log distance to the nearest
+        earlier seed; expected number of items that only this seed explains (log, fraction of n, log ratio to the mean
+        of earlier seeds); fraction of items unexplained before this seed; apparent number of clusters minus that of
+        earlier seeds; log n.
     """
     n = distance.shape[-1]
     rows = distance.gather(1, chosen.unsqueeze(-1).expand(-1, -1, n))  # (b, K, n)
     log_unexplained = torch.log(-torch.expm1(-rows.clamp_min(_EPSILON)))  # (b, K, n), log (1 - P)
     unexplained = (log_unexplained.cumsum(1) - log_unexplained).exp()  # (b, K, n), before each seed
     mutual = rows.gather(2, chosen.unsqueeze(1).expand(-1, chosen.shape[1], -1))  # (b, K, K)
-    earlier = torch.ones_like(mutual[0], dtype=torch.bool).tril(-1)  # of a row's seed
+    earlier = torch.ones_like(mutual[0], dtype=torch.bool).tril(-1)  # than the seed of the row
     log_unexplained_total = torch.where(earlier, torch.log(-torch.expm1(-mutual.clamp_min(_EPSILON))), 0).sum(
         -1
     )  # (b, K), log u
@@ -88,11 +89,11 @@ def seed_features(distance: Tensor, chosen: Tensor) -> Tensor:
 
 @torch.no_grad()
 def is_distinct(distance: Tensor, chosen: Tensor) -> Tensor:
-    """Which seeds, shape (b, K), are neither earlier ones again nor copies of them: others can be no further cluster.
+    """Return a mask of the seeds, shape (b, K), that are not equal to an earlier seed or at distance 0 from one.
 
     Args:
         distance: squared distances of the codes, shape (b, n, n).
-        chosen: the seeds in order, shape (b, K).
+        chosen: seeds in order of selection, shape (b, K).
     """
     sets = torch.arange(len(chosen), device=chosen.device)[:, None, None]
     mutual = distance[sets, chosen.unsqueeze(2), chosen.unsqueeze(1)]  # (b, K, K)
@@ -101,16 +102,15 @@ def is_distinct(distance: Tensor, chosen: Tensor) -> Tensor:
 
 
 def count_log_probabilities(scores: Tensor) -> Tensor:
-    """log P(k) from the log odds that, all earlier clusters given, there is one more.
+    """Compute log P(k) from the log odds of a further cluster, given all earlier ones.
 
-    P(k) = prod_{m <= k} h_m (1 - h_{k + 1}) with h = sigmoid(score); the first cluster is certain, and so is that there
-    are at most K.
+    P(k) = prod_{m <= k} h_m (1 - h_{k + 1}) with h = sigmoid(score), h_1 = 1 and h_{K + 1} = 0.
 
     Args:
-        scores: shape (b, K); the first is ignored.
+        scores: log odds, shape (b, K); the first is ignored.
 
     Returns:
-        Shape (b, K), log probabilities that sum to 1.
+        Shape (b, K), logarithms of probabilities that sum to 1.
     """
     log_more = torch.nn.functional.logsigmoid(scores[:, 1:])  # (b, K - 1)
     log_stop = torch.nn.functional.logsigmoid(-scores[:, 1:])
@@ -119,20 +119,20 @@ def count_log_probabilities(scores: Tensor) -> Tensor:
 
 
 def soft_k_means(code: Tensor, chosen: Tensor, n_iter: int, sharpness: Tensor) -> Tensor:
-    """P(l | x_i, k) for every k at once: k-means with soft assignments, from the first k seeds.
+    """Compute P(l | x_i, k) for all k at once by soft k-means, initialised by the first k seeds.
 
     Args:
-        code: shape (b, n, d).
+        code: codes of the items, shape (b, n, d).
         chosen: seeds, shape (b, K).
-        n_iter: how often centres move to the mean of their items.
-        sharpness: what squared distances are multiplied with, a scalar.
+        n_iter: number of updates of the centres.
+        sharpness: factor of the squared distances in the softmax, a scalar.
 
     Returns:
-        Shape (b, n, K, K), as in `SetPrediction`. Costs O(b n K^2 d) time and O(b n K^2) memory a round.
+        Shape (b, n, K, K), as in `SetPrediction`. Costs O(b n K^2 d) time and O(b n K^2) memory per iteration.
     """
     k_max = chosen.shape[1]
     seeds = code.gather(1, chosen.unsqueeze(-1).expand(-1, -1, code.shape[-1]))  # (b, K, d)
-    centers = seeds.unsqueeze(1).expand(-1, k_max, -1, -1).flatten(1, 2)  # (b, K * K, d), all for each k
+    centers = seeds.unsqueeze(1).expand(-1, k_max, -1, -1).flatten(1, 2)  # (b, K * K, d), all seeds for each k
     valid = torch.ones(k_max, k_max, dtype=torch.bool, device=code.device).tril()  # l < k
     assignment = _assign(code, centers, valid, sharpness)
     for _ in range(n_iter):
@@ -143,21 +143,21 @@ def soft_k_means(code: Tensor, chosen: Tensor, n_iter: int, sharpness: Tensor) -
 
 
 def _assign(code: Tensor, centers: Tensor, valid: Tensor, sharpness: Tensor) -> Tensor:
-    near = 2 * code @ centers.transpose(1, 2) - centers.square().sum(-1).unsqueeze(1)  # (b, n, K * K), less |code|^2
+    near = 2 * code @ centers.transpose(1, 2) - centers.square().sum(-1).unsqueeze(1)  # (b, n, K * K), without |code|^2
     scores: Tensor = (sharpness * near).reshape(*near.shape[:2], *valid.shape)
     return scores.masked_fill(~valid, -torch.inf).softmax(-1)
 
 
 @dataclass(frozen=True)
 class SetPrediction:
-    """The two outputs of the appendix, and what the losses of some presets look at besides.
+    """Output of a network: P(k) and P(l | x_i, k) of appendix A, and inputs of the centre and pairwise losses.
 
     Attributes:
         count: log P(k) for k = 1, ..., k_max, shape (b, k_max).
         assignment: P(l | x_i, k), shape (b, n, k_max, k_max); [..., k - 1, l] is for k clusters and 0 for l >= k.
-        embedding: where the network puts each item in the end, shape (b, n, d).
-        distance: squared distances on which a pairwise opinion P(same) = exp(-distance) rests, shape (b, n, n), or
-            None where the network has none.
+        embedding: final embedding of each item, shape (b, n, d).
+        distance: squared distances of the pairwise probability P(same) = exp(-distance), shape (b, n, n); None for
+            networks without it.
     """
 
     count: Tensor
@@ -167,20 +167,20 @@ class SetPrediction:
 
     @property
     def k_max(self) -> int:
-        """The most clusters there can be."""
+        """Maximum number of clusters."""
         return self.count.shape[-1]
 
     def same(self) -> Tensor:
-        """P_ij: that two items belong together, over all k (thesis, appendix A), shape (b, n, n).
+        """Compute P_ij, the probability over all k that two items share a cluster (appendix A), shape (b, n, n).
 
         The sum over k and l is one matrix product: O(b n^2 k_max^2) time, O(b n (n + k_max^2)) memory.
         """
-        root = (self.count / 2).exp()[:, None, :, None]  # (b, 1, k, 1), the root of P(k) in each factor
+        root = (self.count / 2).exp()[:, None, :, None]  # (b, 1, k, 1), square root of P(k) for each factor
         weighted = (self.assignment * root).flatten(2)  # (b, n, k * k)
         return weighted @ weighted.transpose(1, 2)
 
     def clusters(self, k: Tensor | None = None) -> Tensor:
-        """The cluster of each item, shape (b, n), for the likeliest k or for given ones, shape (b,)."""
+        """Return the cluster of each item, shape (b, n), for k, shape (b,); None for the most probable k."""
         best = self.count.argmax(-1) + 1 if k is None else k
         chosen = self.assignment[torch.arange(len(best), device=best.device), :, best - 1]  # (b, n, k_max)
         return chosen.argmax(-1)

@@ -1,15 +1,13 @@
-"""How the items of a set lie to one another: what attention looks at beside their contents.
+"""The default network: attention among all items of a set, followed by seeds and soft k-means on learned codes.
 
-Distances are given as logarithms: by themselves, in units of either item's nearest neighbours, so that dense and
-sparse clusters look alike, and in units of the distance within which an eighth of the set lies, so that a set looks
-alike however many items it is drawn with. Points have directions besides: whether one lies where another's neighbours
-lead is what tells two moons that touch from one.
+The network is equivariant to permutations of the items. Cluster numbers are arbitrary and not learned: seeds are
+items, see `assignment`. Therefore no parameter depends on k_max, and a network supports more clusters than it was
+trained with.
 
-The default network: attention among all items of a set, then seeds and soft k-means in the space it has learned.
-
-Nothing in it knows the order of the items, so shuffling them shuffles the answer and changes nothing else. Cluster
-numbers, which are as arbitrary as order, are not learned either: the items themselves break the tie (see `seeds`).
-So nothing depends on k_max, and a network may be asked for more clusters than it was trained with.
+Attention has a bias from features of pairs. Log distances are given in three units: as they are; relative to either
+item's nearest neighbours, so that they are comparable in dense and sparse clusters; and relative to the distance that
+contains an eighth of the set, so that they do not depend on the number of items. Pairs of points also have features of
+direction: whether one point lies along the local direction of the other's neighbours. They separate touching moons.
 """
 
 from __future__ import annotations
@@ -34,37 +32,38 @@ from entourage.cluster.models.embedding import MetricBlock, squared_distances
 from entourage.cluster.models.minimax_paths import MinimaxPaths
 from entourage.cluster.models.options import ModelOptions
 
-N_NEAREST = 5  # neighbours whose mean distance is the scale of a neighbourhood
-NEIGHBOR_RANKS = (1, 2, 4, 8, 16, 32)  # neighbours whose distance describes an item's surroundings...
-NEIGHBOR_FRACTIONS = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2)  # ...and shares of the set, the nearest first
-WIDE_SCALE = 2  # the index in NEIGHBOR_FRACTIONS of the one that is a scale
-EPSILON = 1e-6  # squared distances below this all look the same
+N_NEAREST = 5  # neighbours whose mean log distance is the near scale of an item
+NEIGHBOR_RANKS = (1, 2, 4, 8, 16, 32)  # neighbours whose distances are features of an item, by rank...
+NEIGHBOR_FRACTIONS = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2)  # ...and by fraction of the set
+WIDE_SCALE = 2  # index in NEIGHBOR_FRACTIONS of the wide scale of an item
+EPSILON = 1e-6  # added to squared distances before the logarithm
 PAIR_FEATURES = 5
 ITEM_FEATURES = len(NEIGHBOR_RANKS) + len(NEIGHBOR_FRACTIONS)
-DIRECTION_NEIGHBORS = (3, 8)  # neighbours within whose distance the direction of a neighbourhood is taken
+DIRECTION_NEIGHBORS = (3, 8)  # neighbours whose distance is the width of the neighbourhood whose direction is computed
 DIRECTION_FEATURES = 3 * len(DIRECTION_NEIGHBORS)
 
 
 def distance_features(squared: Tensor) -> tuple[Tensor, Tensor]:
-    """Features of pairs and of items from the distances alone; shuffled items give shuffled features.
+    """Compute features of pairs and of items from distances; equivariant to permutations of the items.
 
     Args:
         squared: squared distances, shape (b, n, n), n >= 2.
 
     Returns:
-        Of pairs, shape (b, n, n, PAIR_FEATURES): log d, and log d / s for the near and the wide scale of either item.
-        Of items, shape (b, n, ITEM_FEATURES): log distances to the neighbours of `NEIGHBOR_RANKS` (the farthest where
-        there are fewer) and of `NEIGHBOR_FRACTIONS`. Costs O(b n^2) memory and O(b n^2 log n) time.
+        Features of pairs, shape (b, n, n, PAIR_FEATURES): log d, and log d / s for the near and the wide scale s of
+        either item. Features of items, shape (b, n, ITEM_FEATURES): log distances to the neighbours of
+        `NEIGHBOR_RANKS` (at most the farthest item) and of `NEIGHBOR_FRACTIONS`. Costs O(b n^2) memory and
+        O(b n^2 log n) time.
     """
     n = squared.shape[-1]
     log = 0.5 * (squared + EPSILON).log()  # (b, n, n)
-    # The nearest is the item itself, or an exact copy of it, which is as good.
+    # The first is the item itself, or an exact duplicate, which has the same distance.
     by_rank = log.sort(dim=-1).values[..., 1:]  # (b, n, n - 1), ascending
     near = by_rank[..., : min(N_NEAREST, n - 1)].mean(-1)  # (b, n), the logarithm of a geometric mean
     positions = [min(rank, n - 1) - 1 for rank in NEIGHBOR_RANKS] + [
         math.ceil(fraction * (n - 1)) - 1 for fraction in NEIGHBOR_FRACTIONS
     ]
-    items = by_rank[..., positions]  # (b, n, ranks + shares)
+    items = by_rank[..., positions]  # (b, n, ranks + fractions)
     wide = items[..., len(NEIGHBOR_RANKS) + WIDE_SCALE]  # (b, n)
     scales = [scale.unsqueeze(side) for scale in (near, wide) for side in (-1, -2)]
     pairs = torch.stack([log, *(log - scale for scale in scales)], dim=-1)
@@ -72,18 +71,19 @@ def distance_features(squared: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def direction_features(z: Tensor, squared: Tensor) -> Tensor:
-    """How pairs of points lie to the directions of each other's neighbourhoods; turning the set changes nothing.
+    """Compute how well pairs of points are aligned with the directions of their neighbourhoods; rotation invariant.
 
     The neighbourhood of point i has the matrix C_i = sum_j w_ij v_ij v_ij^T with v_ij = z_j - z_i, scaled to trace 1,
     and Gaussian weights as wide as the distance to its m-th neighbour, for each m of `DIRECTION_NEIGHBORS`.
 
     Args:
         z: coordinates, shape (b, n, d), d small.
-        squared: their squared distances, shape (b, n, n).
+        squared: squared distances of z, shape (b, n, n).
 
     Returns:
-        Shape (b, n, n, ALIGNMENTS): for each m u^T C_i u, u^T C_j u and tr C_i C_j, where u is the direction from i to
-        j, each less 1 / d, its value where there is no direction. Costs O(b n^2 d^2) time and O(b n^2 d) memory.
+        Shape (b, n, n, DIRECTION_FEATURES): u^T C_i u, u^T C_j u and tr C_i C_j for each m, where u is the direction
+        from i to j; each minus 1 / d, the value of an isotropic neighbourhood. Costs O(b n^2 d^2) time and O(b n^2 d)
+        memory.
     """
     n, d = z.shape[-2:]
     step = z.unsqueeze(-3) - z.unsqueeze(-2)  # (b, n, n, d), from i to j
@@ -103,21 +103,21 @@ def direction_features(z: Tensor, squared: Tensor) -> Tensor:
     return torch.stack(features, dim=-1)
 
 
-HIDDEN = 32  # units that look at the relation of two items, and at the evidence for a seed
-# Cycles of the sines and cosines over the spread of a set. The fast ones turn many times within a cluster, and serve as
-# names: two moons that mirror each other look alike in all their distances, and must yet be told apart.
+HIDDEN = 32  # hidden units of the networks for features of pairs and of seeds
+# Cycles of sines and cosines over the standard deviation of a set. High frequencies oscillate within a cluster and
+# identify points: two mirrored moons have the same distances within each, but must get different codes.
 MIN_CYCLES, MAX_CYCLES = 0.1, 200.0
-REFERENCE_SIZE = 64  # items of a set in which attention is as sharp as it is without regard to n
-CODE_SCALE = 0.2  # of the first codes: items then begin neither all together nor all apart
+REFERENCE_SIZE = 64  # set size for which the scale of the attention logits is 1
+CODE_SCALE = 0.2  # of the initial codes, so that P(same) is initially neither 0 nor 1 for all pairs
 
 
 class AttentionNetwork(nn.Module):
-    """From embeddings to clusters, equivariant to the order of items.
+    """Clustering network from embeddings to clusters, equivariant to permutations of the items.
 
     Args:
-        width: dimensions of an item's embedding.
-        options: its sizes.
-        points: whether embeddings are coordinates, which are better seen through sines and cosines.
+        width: dimension of the embeddings.
+        options: sizes of the network.
+        points: whether embeddings are coordinates, for which sines, cosines and directions are additional features.
     """
 
     waves: Tensor
@@ -135,12 +135,13 @@ class AttentionNetwork(nn.Module):
             self.metric = MetricBlock(options.units, options.metric)
         features = PAIR_FEATURES + (DIRECTION_FEATURES if points else 0)
         self.bridges = MinimaxPaths(features, options.bridges, HIDDEN) if options.bridges else None
+        # Shared by all layers; each layer projects it to its own bias
         self.look = nn.Sequential(
             nn.Linear(features + 2 * options.bridges, HIDDEN),
             nn.GELU(),
             nn.Linear(HIDDEN, HIDDEN),
             nn.GELU(),
-        )  # shared by all layers, which weigh it each in their own way
+        )
         self.layers = nn.ModuleList(AttentionLayer(options.width, options.heads) for _ in range(options.depth))
         self.norm = nn.LayerNorm(options.width)
         self.code = nn.Linear(options.width, options.code)
@@ -152,10 +153,10 @@ class AttentionNetwork(nn.Module):
         )
 
     def forward(self, z: Tensor, k_max: int | None = None) -> SetPrediction:
-        """What a set of embeddings, shape (b, n, width), falls into, for up to k_max clusters (the options' if None).
+        """Cluster embeddings, shape (b, n, width), into up to k_max clusters (None for the options' k_max).
 
-        Costs O(b n^2 (width + heads)) time and memory a layer, O(b n^2 bridges) before the first, in n operations one
-        after the other, and O(b n k_max^2 code) for the clusters.
+        Costs O(b n^2 (width + heads)) time and memory per layer, O(b n^2 bridges) for the minimax paths, in n
+        sequential operations, and O(b n k_max^2 code) for the clusters.
         """
         with torch.autocast(z.device.type, enabled=False):  # logarithms of small distances need all digits
             z = z.float()
@@ -163,22 +164,21 @@ class AttentionNetwork(nn.Module):
             pairs, items = distance_features(squared)
             if self.points:
                 pairs = torch.cat([pairs, direction_features(z, squared_distances(z))], dim=-1)
-            # Not a matrix product, which a GPU may round: angles are large, and their last digits count.
+            # Not a matrix product, which a GPU may round: angles are large, and their last digits matter.
             waves = (z.unsqueeze(-1) * self.waves).sum(-2)  # (b, n, frequencies)
             x = self.lift(torch.cat([z, waves.sin(), waves.cos(), items], dim=-1))  # (b, n, width)
         if self.bridges is not None:
             pairs = torch.cat([pairs, self.bridges(pairs)], dim=-1)
-        relations = self.look(
-            pairs
-        )  # (b, n, n, hidden), by far the largest tensor: in half precision if there is autocast
+        # By far the largest tensor; in half precision under autocast.
+        relations = self.look(pairs)  # (b, n, n, hidden)
         for layer in self.layers:
             x = layer(x, relations)
         with torch.autocast(z.device.type, enabled=False):
             return self.cluster_codes(self.code(self.norm(x)), k_max or self.options.k_max)
 
     def cluster_codes(self, code: Tensor, k_max: int) -> SetPrediction:
-        """From codes, shape (b, n, code), to clusters."""
-        code = code - code.mean(1, keepdim=True)  # of no effect but on rounding
+        """Cluster codes, shape (b, n, code)."""
+        code = code - code.mean(1, keepdim=True)  # affects only rounding
         distance = squared_distances(code)  # (b, n, n)
         chosen = choose_seeds(distance, k_max)  # (b, k_max)
         scores = self.hazard(seed_features(distance, chosen)).squeeze(-1)  # (b, k_max)
@@ -187,17 +187,17 @@ class AttentionNetwork(nn.Module):
         return SetPrediction(count_log_probabilities(scores), assignment, code, distance)
 
     def project(self) -> None:
-        """Keeps the matrix of the metric block positive semidefinite."""
+        """Project the matrix of the metric block to positive semidefinite matrices."""
         if self.metric is not None:
             self.metric.project()
 
 
 class AttentionLayer(nn.Module):
-    """Attention with a bias from the relation of each two items, and a feed-forward layer, both residual.
+    """Multi-head attention with a bias from features of pairs, and a feed-forward layer, both residual.
 
     Args:
-        width: of an item.
-        heads: that attend each in their own way.
+        width: dimension of an item.
+        heads: number of attention heads.
     """
 
     def __init__(self, width: int, heads: int) -> None:
@@ -210,10 +210,10 @@ class AttentionLayer(nn.Module):
         self.feed = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
 
     def forward(self, x: Tensor, relations: Tensor) -> Tensor:
-        """(b, n, width) to the same, given the relations of all pairs, shape (b, n, n, hidden)."""
+        """Transform items, shape (b, n, width), given features of all pairs, shape (b, n, n, hidden)."""
         query, key, value = self.ask(self.before(x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        bias = self.bias(relations).permute(0, 3, 1, 2).contiguous()  # (b, heads, n, n), as fast kernels want it
-        # A softmax over more items is flatter; growing with log n, it stays as sharp in large sets as in small ones.
+        bias = self.bias(relations).permute(0, 3, 1, 2).contiguous()  # (b, heads, n, n), contiguous for fast kernels
+        # A softmax over more items is flatter; logits scaled by log n keep it equally sharp for all set sizes.
         scale = math.log(x.shape[1]) / math.log(REFERENCE_SIZE)
         attended = F.scaled_dot_product_attention(scale * query, key, value, attn_mask=scale * bias)  # (b, h, n, w/h)
         x = x + self.out(attended.transpose(1, 2).flatten(2))
@@ -222,8 +222,8 @@ class AttentionLayer(nn.Module):
 
 
 def _random_waves(width: int, frequencies: int) -> Tensor:
-    """Random directions with logarithmically spaced frequencies, in radians, shape (width, frequencies)."""
-    generator = torch.Generator().manual_seed(0)  # part of the architecture, so always the same
+    """Draw random directions with logarithmically spaced frequencies, in radians, shape (width, frequencies)."""
+    generator = torch.Generator().manual_seed(0)  # fixed, as part of the architecture
     direction = F.normalize(torch.randn(width, frequencies, generator=generator), dim=0)
     cycles = torch.logspace(math.log10(MIN_CYCLES), math.log10(MAX_CYCLES), frequencies)
     waves: Tensor = 2 * math.pi * direction * cycles

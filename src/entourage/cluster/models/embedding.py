@@ -1,6 +1,7 @@
-"""Embedding networks, one a type of data: none for points, three convolutional blocks for images and spectrograms.
+"""Embeddings of items and distances between them.
 
-The optional metric block: explicit distances d_A^2(x, y) = (x - y)^T A (x - y) between embeddings (appendix A).
+Points are standardised; images and spectrograms pass through three convolutional blocks. The optional metric block
+computes distances d_A^2(x, y) = (x - y)^T A (x - y) between embeddings (appendix A).
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ IMAGE_GRID, SOUND_GRID = (4, 4), (16, 1)
 
 
 class PointEmbedding(nn.Module):
-    """Points as they are, or centred and scaled set by set, so that neither units nor origin matter.
+    """Embedding of points: the coordinates, optionally centred and scaled per set.
 
     Args:
-        columns: coordinates of a point, d.
-        standardise: whether to centre and scale.
+        columns: number of coordinates, d.
+        standardise: whether to centre and scale each set, so that the result does not depend on units and origin.
     """
 
     def __init__(self, columns: int, *, standardise: bool) -> None:
@@ -31,18 +32,19 @@ class PointEmbedding(nn.Module):
         self.standardise = standardise
 
     def forward(self, x: Tensor) -> Tensor:
-        """(b, n, d) to (b, n, d) in single precision; with `standardise` of mean 0 and mean square 1 over each set."""
+        """Convert points, shape (b, n, d), to single precision; `standardise`: mean 0 and mean square 1 per set."""
         return (standardize(x) if self.standardise else x).float()
 
 
 def standardize(x: Tensor) -> Tensor:
-    """Sets of points, shape (..., n, d), with mean 0 and mean square 1, or all 0 where all points are the same.
+    """Scale sets of points, shape (..., n, d), to mean 0 and mean square 1; sets of equal points become 0.
 
-    In the precision of x, whose digits should be enough for the origin: single precision has seven.
+    Computed in the precision of x; a distant origin requires double precision, as single precision has seven digits.
     """
     tiny = torch.finfo(x.dtype).tiny
     centered = x - x.mean(-2, keepdim=True)
-    centered = centered / centered.abs().amax((-2, -1), keepdim=True).clamp_min(tiny)  # squares stay within range
+    # Scaled by the maximum first, so that squares neither overflow nor underflow
+    centered = centered / centered.abs().amax((-2, -1), keepdim=True).clamp_min(tiny)
     size = centered.square().mean((-2, -1), keepdim=True).sqrt()  # (..., 1, 1)
     return centered / size.clamp_min(tiny)
 
@@ -52,10 +54,10 @@ class ConvolutionalEmbedding(nn.Module):
 
     Args:
         shape: channels, height and width of an item.
-        slope: of the LeakyReLUs.
-        pooled: average the last maps before the first fully connected layer, images over a grid of 4 x 4, spectrograms
-            (of one channel) over time but not over frequency. It then has a twentieth of the weights, and learns from
-            fewer classes; the appendix speaks of no such thing.
+        slope: negative slope of the LeakyReLUs.
+        pooled: average the last feature maps before the first fully connected layer: images over a grid of 4 x 4,
+            spectrograms (one channel) over time, but not over frequency. This layer then has a twentieth of the
+            weights and needs fewer classes. Not part of the appendix.
     """
 
     width = EMBEDDING_SIZE
@@ -64,7 +66,9 @@ class ConvolutionalEmbedding(nn.Module):
         super().__init__()
         channels, height, width = shape
         if min(height, width) < 2 ** len(CHANNELS):
-            raise ValueError(f"items are {height} x {width}; expected at least {2 ** len(CHANNELS)} on each side")
+            raise ValueError(
+                f"items are {height} x {width}; expected a height and width of {2 ** len(CHANNELS)} or more"
+            )
         blocks: list[nn.Module] = []
         for before, after in zip((channels, *CHANNELS), CHANNELS, strict=False):
             blocks += [
@@ -89,7 +93,7 @@ class ConvolutionalEmbedding(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """(b, n, c, h, w) to (b, n, 256)."""
+        """Embed items, shape (b, n, c, h, w) to (b, n, 256)."""
         b, n = x.shape[:2]
         maps = self.blocks(x.flatten(0, 1).contiguous(memory_format=torch.channels_last))  # (b * n, 128, h / 8, w / 8)
         embedded: Tensor = self.head(maps.flatten(1))
@@ -100,7 +104,7 @@ Embedding = PointEmbedding | ConvolutionalEmbedding
 
 
 def make_embedding(shape: tuple[int, ...], options: ModelOptions) -> Embedding:
-    """The embedding network for items of a shape: (columns,) for points, (channels, height, width) for pictures."""
+    """Return the embedding for items of a shape: (columns,), or (channels, height, width)."""
     if len(shape) == 1:
         return PointEmbedding(shape[0], standardise=options.standardise)
     if len(shape) == 3:
@@ -108,15 +112,13 @@ def make_embedding(shape: tuple[int, ...], options: ModelOptions) -> Embedding:
     raise ValueError(f"items have shape {shape}; expected (columns,) or (channels, height, width)")
 
 
-MAX_EXACT_COLUMNS = (
-    8  # columns up to which differences are formed one by one, which is exact, instead of by a matrix product
-)
+MAX_EXACT_COLUMNS = 8  # up to this number of columns, differences are computed exactly instead of by a matrix product
 
 
 def squared_distances(z: Tensor) -> Tensor:
-    """Squared Euclidean distances between all items of each set, shape (b, n, d) to (b, n, n), never below 0.
+    """Compute squared Euclidean distances between all items of each set, shape (b, n, d) to (b, n, n), >= 0.
 
-    Costs O(b n^2 d) time and O(b n^2) memory (O(b n^2 d) for few columns).
+    Costs O(b n^2 d) time and O(b n^2) memory (O(b n^2 d) for up to `MAX_EXACT_COLUMNS` columns).
     """
     if z.shape[-1] <= MAX_EXACT_COLUMNS:
         return (z.unsqueeze(-2) - z.unsqueeze(-3)).square().sum(-1)
@@ -125,21 +127,21 @@ def squared_distances(z: Tensor) -> Tensor:
 
 
 class MetricBlock(nn.Module):
-    """Distances under a matrix A that is learned with everything else.
+    """Distances d_A^2 with a matrix A that is trained with the network (appendix A).
 
     Args:
-        width: dimensions of an embedding, d.
-        kind: "euclidean" for the fixed identity, "diagonal" for a learned diagonal (the appendix calls that
-            Mahalanobis), "full" for the whole of A.
+        width: dimension of the embeddings, d.
+        kind: "euclidean" for the fixed identity, "diagonal" for a trained diagonal (Mahalanobis in the appendix),
+            "full" for a trained matrix.
 
     Attributes:
-        a: the diagonal (d,) or the matrix (d, d).
+        a: diagonal, shape (d,), or matrix, shape (d, d).
     """
 
     def __init__(self, width: int, kind: Metric) -> None:
         super().__init__()
         if kind == "none":
-            raise ValueError("a metric block needs a metric; expected euclidean, diagonal or full")
+            raise ValueError("kind is 'none'; expected 'euclidean', 'diagonal' or 'full'")
         self.kind = kind
         start = torch.eye(width) if kind == "full" else torch.ones(width)
         if kind == "euclidean":
@@ -148,22 +150,22 @@ class MetricBlock(nn.Module):
             self.a = nn.Parameter(start)
 
     def forward(self, z: Tensor) -> Tensor:
-        """d_A^2 between all items of each set, shape (b, n, d) to (b, n, n)."""
+        """Compute d_A^2 between all items of each set, shape (b, n, d) to (b, n, n)."""
         if self.kind != "full":
             return squared_distances(z) if self.kind == "euclidean" else self._diagonal(z)
-        symmetric = (self.a + self.a.T) / 2  # the skew part of A has no say in a quadratic form
+        symmetric = (self.a + self.a.T) / 2  # the antisymmetric part of A cancels in a quadratic form
         weighted = z @ symmetric  # (b, n, d)
         norm = (weighted * z).sum(-1)  # (b, n)
         return (norm.unsqueeze(-1) + norm.unsqueeze(-2) - 2 * weighted @ z.transpose(-1, -2)).clamp_min(0)
 
     def _diagonal(self, z: Tensor) -> Tensor:
-        weighted = z * self.a  # not the root of A: its gradient at 0 is infinite, and projection ends there
+        weighted = z * self.a  # not with the root of A, whose gradient is infinite at 0, where projection ends
         norm = (weighted * z).sum(-1)
         return (norm.unsqueeze(-1) + norm.unsqueeze(-2) - 2 * weighted @ z.transpose(-1, -2)).clamp_min(0)
 
     @torch.no_grad()
     def project(self) -> None:
-        """Moves A to the nearest positive semidefinite matrix; to be called after every step. Costs O(d^3) if full."""
+        """Replace A by the nearest positive semidefinite matrix, after every step. Costs O(d^3) if full."""
         if self.kind == "diagonal":
             self.a.clamp_(min=0)
         elif self.kind == "full":
@@ -171,7 +173,7 @@ class MetricBlock(nn.Module):
 
 
 def nearest_semidefinite(a: Tensor) -> Tensor:
-    """The positive semidefinite matrix nearest to a square one in the Frobenius norm: negative eigenvalues become 0."""
+    """Return the nearest positive semidefinite matrix in the Frobenius norm: negative eigenvalues become 0."""
     values, vectors = torch.linalg.eigh((a + a.T) / 2)
     nearest: Tensor = (vectors * values.clamp_min(0)) @ vectors.T
     return nearest

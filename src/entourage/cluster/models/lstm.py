@@ -1,6 +1,7 @@
-"""The network of the appendix: residual bidirectional LSTMs read the set as a sequence.
+"""The network of appendix A: residual bidirectional LSTMs process the set as a sequence.
 
-Its answer depends on the order of the items, and its horizon is that of an LSTM; `attention` has neither limit.
+The result depends on the order of the items, and the range of dependencies is that of an LSTM; `attention` has neither
+limit.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from entourage.cluster.models.assignment import SetPrediction
 from entourage.cluster.models.embedding import MetricBlock
 from entourage.cluster.models.options import ModelOptions
 
-DROPOUT = 0.5  # of the original's counting network
+DROPOUT = 0.5  # in the counting network of the original code
 
 
 class ResidualLSTM(nn.Module):
     """A bidirectional LSTM layer with a residual connection (RBDLSTM).
 
     Args:
-        units: of input and output, half of them for each direction.
+        units: dimension of input and output, half of it for each direction.
     """
 
     def __init__(self, units: int) -> None:
@@ -27,17 +28,17 @@ class ResidualLSTM(nn.Module):
         self.lstm = make_lstm(units, units // 2)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(b, n, units) to the same."""
+        """Transform items, shape (b, n, units)."""
         output: Tensor = self.lstm(x)[0]
         return x + output
 
 
 class LSTMNetwork(nn.Module):
-    """Subnetworks (b), (c) and (d) of the appendix.
+    """Subnetworks (b), (c) and (d) of appendix A.
 
     Args:
-        width: dimensions of an item's embedding.
-        options: its sizes. With a metric block the LSTMs read rows of distances, so n is fixed to `set_size`.
+        width: dimension of the embeddings.
+        options: sizes of the network. With a metric block the LSTMs process rows of distances, so n is `set_size`.
     """
 
     def __init__(self, width: int, options: ModelOptions) -> None:
@@ -54,20 +55,22 @@ class LSTMNetwork(nn.Module):
         self.count = _counting_head(options)
 
     def forward(self, z: Tensor, k_max: int | None = None) -> SetPrediction:
-        """What a set of embeddings, shape (b, n, width), falls into. Costs O(n) steps one after the other.
+        """Cluster embeddings, shape (b, n, width), in O(n) sequential steps.
 
         Raises:
-            ValueError: k_max is given and not the one the network was built with, whose outputs it has.
+            ValueError: k_max is not None and not that of the options, which fixes the number of outputs.
         """
         if k_max not in (None, self.options.k_max):
-            raise ValueError(f"k_max is {k_max}; an LSTM network counts to {self.options.k_max}, as it was built")
-        # In full precision: step after step is short of time, not of arithmetic, and errors add up over n of them.
+            raise ValueError(
+                f"k_max is {k_max}; expected {self.options.k_max}, as an LSTM network has a fixed number of outputs"
+            )
+        # In full precision: sequential steps are not limited by arithmetic, and rounding errors accumulate over n.
         with torch.autocast(z.device.type, enabled=False):
             x = self._distance_rows(self.level(z.float()))  # (b, n, units)
             before = x
             for layer in self.layers:
                 before, x = x, layer(x)
-            output, _ = self.counter(before)  # (b, n, 2 * recurrent_units); as in the original, of the second-last
+            output, _ = self.counter(before)  # (b, n, 2 * recurrent_units); input of the last layer, as in the original
             ends = torch.cat([output[:, 0], output[:, -1]], dim=-1)  # (b, 4 * recurrent_units)
             return SetPrediction(self.count(ends).log_softmax(-1), self._assignment(x), x)
 
@@ -76,13 +79,13 @@ class LSTMNetwork(nn.Module):
             return level
         if level.shape[1] != self.options.set_size:
             raise ValueError(
-                f"the set has {level.shape[1]} items; this network reads {self.options.set_size} distances"
+                f"the set has {level.shape[1]} items; expected {self.options.set_size}, the set size of the network"
             )
-        related: Tensor = self.rows(self.metric(level))
-        return related
+        rows: Tensor = self.rows(self.metric(level))
+        return rows
 
     def _assignment(self, x: Tensor) -> Tensor:
-        """P(l | x_i, k), shape (b, n, k_max, k_max)."""
+        """Compute P(l | x_i, k), shape (b, n, k_max, k_max)."""
         k_max = self.options.k_max
         scores: Tensor = self.assign(x)  # (b, n, k_max (k_max + 1) / 2)
         k, cluster = torch.tril_indices(k_max, k_max, device=x.device)
@@ -91,13 +94,13 @@ class LSTMNetwork(nn.Module):
         return square.softmax(-1)
 
     def project(self) -> None:
-        """Keeps the matrix of the metric block positive semidefinite."""
+        """Project the matrix of the metric block to positive semidefinite matrices."""
         if self.metric is not None:
             self.metric.project()
 
 
 def make_lstm(inputs: int, units: int) -> nn.LSTM:
-    """A bidirectional LSTM layer that begins by remembering: the bias of its forget gates is 1."""
+    """Return a bidirectional LSTM layer whose forget gates have an initial bias of 1, which retains the state."""
     lstm = nn.LSTM(inputs, units, batch_first=True, bidirectional=True)
     with torch.no_grad():
         for name, bias in lstm.named_parameters():

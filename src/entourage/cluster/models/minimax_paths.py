@@ -1,9 +1,8 @@
-"""How items hang together: the longest step on the best way from one to another, where lengths of steps are learned.
+"""Minimax distances: the longest step on the best path between two items, with learned step lengths.
 
-Two ends of a moon lie far apart and yet belong together, because a chain of neighbours leads from one to the other.
-Single linkage sees that, and nothing else: one stray item is a bridge for it. Here the length of a step is learned from
-all that is known of the two items, in several ways at once, and how the items hang together is but one more thing that
-attention looks at.
+The ends of a moon are far apart but in one cluster, because a chain of neighbours connects them. Single linkage uses
+only such chains, so that one outlier between two clusters joins them. Here step lengths are learned from all features
+of a pair, several lengths at once, and the minimax distances are additional features of the attention network.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ from torch import Tensor, nn
 
 from entourage.io.files import error_reason
 
-INITIAL_SCALE = 0.1  # of the learned part of lengths, so that steps begin as long as they are
+INITIAL_SCALE = 0.1  # of the learned part of step lengths, so that initial lengths are close to the distances
 
 
 class MinimaxPaths(nn.Module):
-    """Learned lengths of steps, and what they say of all pairs.
+    """Minimax distances under several learned step lengths.
 
     Args:
-        features: that describe a pair; the first is the logarithm of the distance.
-        n_distances: how many lengths are learned, each on its own.
-        hidden: units that look at a pair.
+        features: number of features of a pair; the first is the log distance.
+        n_distances: number of learned step lengths.
+        hidden: hidden units of the network that computes step lengths.
     """
 
     def __init__(self, features: int, n_distances: int, hidden: int) -> None:
@@ -39,35 +38,38 @@ class MinimaxPaths(nn.Module):
             self.length.weight *= INITIAL_SCALE
 
     def forward(self, pairs: Tensor) -> Tensor:
-        """From features of pairs, shape (b, n, n, features), to (b, n, n, 2 kinds).
+        """Compute path features from features of pairs, shape (b, n, n, features) to (b, n, n, 2 n_distances).
 
-        For each kind the length of the bridge, and by how much the step from one to the other is longer than that.
+        These are, for each step length, the minimax distance and the excess of the direct step over it.
         """
         learned = self.length(self.look(pairs)).float()
-        step = pairs[..., :1] + (learned + learned.transpose(1, 2)) / 2  # (b, n, n, kinds), the same both ways
-        bridge = minimax_distances(step.permute(0, 3, 1, 2).flatten(0, 1))  # (b kinds, n, n)
+        step = pairs[..., :1] + (learned + learned.transpose(1, 2)) / 2  # (b, n, n, n_distances), symmetric
+        bridge = minimax_distances(step.permute(0, 3, 1, 2).flatten(0, 1))  # (b n_distances, n, n)
         bridge = bridge.view(len(pairs), -1, *bridge.shape[1:]).permute(0, 2, 3, 1)
         return torch.cat([bridge, step - bridge], dim=-1)
 
 
 def minimax_distances(step: Tensor) -> Tensor:
-    """The longest step between every two items, on the way on which it is shortest.
+    """Compute the longest step on the path between two items that minimises it, for all pairs.
 
     Args:
-        step: lengths, the same in both directions, shape (b, n, n).
+        step: symmetric step lengths, shape (b, n, n).
 
     Returns:
-        The same shape; an item reaches itself by its step to itself. Every value is one of the lengths, which its
-        gradient goes to. Costs O(b n^2) time and memory, in n operations one after the other (a GPU with Triton: one).
+        Minimax distances, shape (b, n, n); the diagonal is that of `step`. Every value is one of the step lengths, and
+        its gradient is that of this step. Costs O(b n^2) time and memory, in n sequential operations (one kernel on a
+        GPU with Triton).
     """
     n = step.shape[-1]
     order = _prim_order(step)  # (b, n)
     rows = order.unsqueeze(-1).expand(-1, -1, n)
-    ordered = step.gather(1, rows).gather(2, rows.transpose(1, 2))  # (b, n, n), items as they were reached
+    ordered = step.gather(1, rows).gather(2, rows.transpose(1, 2))  # (b, n, n), in the order of Prim
     earlier = torch.ones(n, n, dtype=torch.bool, device=step.device).tril(-1)
-    reached = torch.where(earlier, ordered, torch.inf)[:, 1:].amin(-1)  # (b, n - 1), how each item but the first was
-    # Whoever is reached later than i and no later than j is reached before anything farther, so that between i and j
-    # no way does better than the longest of these steps.
+    reached = torch.where(earlier, ordered, torch.inf)[:, 1:].amin(
+        -1
+    )  # (b, n - 1), the step that reaches each item but the first
+    # The minimax distance of i and j is the longest of the steps that reach the items after i, up to j. When the
+    # algorithm takes this step, no shorter one leaves the tree, which contains i but not j: no path avoids it.
     later = torch.where(earlier.T[:, 1:], reached.unsqueeze(1), -torch.inf)  # (b, n, n - 1)
     longest = torch.cat([ordered[..., :1], later.cummax(-1).values], dim=-1)  # (b, n, n), right of the diagonal
     longest = torch.where(earlier.T, longest, 0)
@@ -78,7 +80,7 @@ def minimax_distances(step: Tensor) -> Tensor:
 
 @torch.no_grad()
 def _prim_order(step: Tensor) -> Tensor:
-    """Items in the order in which they are reached from the first, always by the shortest step there is (Prim)."""
+    """Return items in the order in which Prim's algorithm adds them to a spanning tree, starting at the first."""
     if step.is_cuda and (kernel := _triton_kernel()) is not None:
         return kernel(step)
     b, n = step.shape[:2]
@@ -97,14 +99,14 @@ def _prim_order(step: Tensor) -> Tensor:
 
 @cache
 def _triton_kernel() -> Callable[[Tensor], Tensor] | None:
-    """The same as one kernel, where Triton works: n small operations one after the other keep a GPU waiting."""
+    """Return `prim_order` as one Triton kernel, which avoids n small operations; None without Triton."""
     if find_spec("triton") is None:
         return None
     try:
         module = import_module("entourage.cluster.models.minimax_paths_triton")
         prim_order: Callable[[Tensor], Tensor] = module.prim_order
-        prim_order(torch.zeros(1, 2, 2, device="cuda"))  # it is compiled now, for which a C compiler has to be there
-    except Exception as error:  # whatever Triton lacks on this machine, the plain way is there
+        prim_order(torch.zeros(1, 2, 2, device="cuda"))  # compiles the kernel, which requires a C compiler
+    except Exception as error:  # Triton fails in many ways; the implementation in torch always works
         warnings.warn(f"Triton cannot be used, clustering on this GPU is slower: {error_reason(error)}", stacklevel=2)
         return None
     return prim_order

@@ -1,7 +1,4 @@
-"""The whole network: items in, clusters and their number out; and its file.
-
-The networks that come with the package, by name.
-"""
+"""The complete network, from items to clusters and their number; its file format; the shipped networks."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from entourage.compute import fork_rng
 from entourage.io.files import error_reason
 from entourage.io.weights import write_weights
 
-_EXPECTED = "expected one that `entourage cluster train` wrote"
+_EXPECTED = "expected a network saved by `entourage cluster train`"
 _KEY = "entourage.cluster"
 
 
@@ -31,13 +28,13 @@ class ClusterNetwork(nn.Module):
     """An embedding network and a clustering network, trained together.
 
     Args:
-        shape: of one item: (columns,) for points, (channels, height, width) for images and spectrograms.
-        options: the clustering network.
+        shape: shape of one item: (columns,) for points, (channels, height, width) for images and spectrograms.
+        options: architecture and sizes.
 
     Attributes:
-        shape: as given.
-        options: as given.
-        notes: what its file says besides: what it was trained on, and how.
+        shape: shape of one item.
+        options: architecture and sizes.
+        notes: strings stored with the weights: preset, kind of the items, set size, steps, ...
     """
 
     def __init__(self, shape: tuple[int, ...], options: ModelOptions) -> None:
@@ -48,22 +45,25 @@ class ClusterNetwork(nn.Module):
         self.embedding = make_embedding(self.shape, options)
         self.clustering: AttentionNetwork | LSTMNetwork
         if options.network == "attention":
-            points = (
-                len(self.shape) == 1 and self.shape[0] <= MAX_EXACT_COLUMNS
-            )  # more columns are features rather than places
+            # Tables with more columns are treated as features, not as coordinates.
+            points = len(self.shape) == 1 and self.shape[0] <= MAX_EXACT_COLUMNS
             self.clustering = AttentionNetwork(self.embedding.width, options, points=points)
         else:
             self.clustering = LSTMNetwork(self.embedding.width, options)
 
     def forward(self, x: Tensor, k_max: int | None = None) -> SetPrediction:
-        """What sets of items, shape (b, n, *shape), fall into, for up to k_max clusters.
+        """Cluster sets of items.
 
         Args:
-            x: the sets.
-            k_max: fewer clusters than the options' or, if the network reads no order, more; None for as many.
+            x: sets, shape (b, n, *shape).
+            k_max: maximum number of clusters; None for that of the options, which is the only one that an LSTM
+                supports.
+
+        Returns:
+            P(k) and P(l | x_i, k) for all k up to k_max.
 
         Raises:
-            ValueError: the items have another shape, or the network is an LSTM and was built for another k_max.
+            ValueError: the items have another shape, or the network is an LSTM with another k_max.
         """
         if x.shape[2:] != self.shape or x.shape[1] < 2:
             raise ValueError(f"x has shape {tuple(x.shape)}; expected (sets, 2 or more items, {self.shape})")
@@ -71,23 +71,23 @@ class ClusterNetwork(nn.Module):
         return prediction
 
     def project(self) -> None:
-        """To be called after every step of training: keeps the metric positive semidefinite, if there is one."""
+        """Project the metric, if any, to positive semidefinite matrices; to be called after every training step."""
         self.clustering.project()
 
 
 def init_network(shape: tuple[int, ...], options: ModelOptions, seed: int) -> ClusterNetwork:
-    """A network that has not learned yet, its weights drawn from a seed; torch's own generator stays as it is."""
+    """Return a network with random weights from a seed; the global random state of torch is unchanged."""
     with fork_rng(seed):
         return ClusterNetwork(shape, options)
 
 
 def save_network(network: ClusterNetwork, path: str | Path, *, half: bool = False) -> None:
-    """Writes weights, architecture and notes as one safetensors file.
+    """Save weights, architecture and notes of a network to a safetensors file.
 
     Args:
-        network: what is kept.
-        path: the file.
-        half: keep weights in 16 bits, which halves the file; what is read is single precision again.
+        network: network to save.
+        path: output file.
+        half: store weights in 16 bits, which halves the file; `load_network` converts them to single precision.
     """
     head = {
         "entourage": __version__,
@@ -96,35 +96,41 @@ def save_network(network: ClusterNetwork, path: str | Path, *, half: bool = Fals
         "notes": network.notes,
     }
     state = network.state_dict()
-    if half:  # not buffers: frequencies and statistics need their digits
+    if half:  # not buffers: frequencies and statistics need full precision
         state |= {name: state[name].half() for name, _ in network.named_parameters()}
     write_weights(Path(path), state, head, key=_KEY)
 
 
 def load_network(path: str | Path) -> ClusterNetwork:
-    """Reads what `save_network` wrote; the network is on the CPU and in evaluation mode.
+    """Load a network saved by `save_network`.
+
+    Args:
+        path: safetensors file.
+
+    Returns:
+        The network, on the CPU and in evaluation mode.
 
     Raises:
-        ValueError: the file is missing, damaged, or holds something else.
+        ValueError: the file is missing, damaged, or not a clustering network.
     """
     path = Path(path)
     if not path.is_file():
-        raise ValueError(f"{path}: no such file; expected a network that was trained to cluster")
+        raise ValueError(f"{path}: no such file; {_EXPECTED}")
     try:
         with safe_open(path, framework="pt") as file:
             head = json.loads((file.metadata() or {}).get(_KEY, "null"))
-            state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dict
+            state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
     except (SafetensorError, OSError, ValueError) as error:
         raise ValueError(f"{path}: cannot be read: {error_reason(error)}; {_EXPECTED}") from error
     if head is None:
-        raise ValueError(f"{path}: holds no network that clusters; {_EXPECTED}")
+        raise ValueError(f"{path}: not a clustering network; {_EXPECTED}")
     try:
         network = ClusterNetwork(tuple(head["shape"]), ModelOptions(**head["options"]))
         network.load_state_dict(state)
         network.notes = dict(head.get("notes", {}))
     except (KeyError, TypeError, RuntimeError) as error:
         reason = error_reason(error)[:200]
-        raise ValueError(f"{path}: was written by another version of entourage: {reason}") from error
+        raise ValueError(f"{path}: saved by another version of entourage: {reason}") from error
     return network.eval()
 
 
@@ -133,21 +139,23 @@ PREFIX = "cluster-"
 
 
 def find_weights(source: str | Path) -> Path:
-    """The file of a network: that of a name that comes with the package, or itself.
+    """Return the file of a network.
 
-    A file in the current folder may be called like a network of the package: `./points`, or a Path, names the file.
+    Args:
+        source: name of a shipped network, or a file. A string is a name first: for a file that is called like a
+            shipped network, use `./points` or a Path.
 
     Raises:
-        ValueError: there is neither such a name nor such a file.
+        ValueError: neither a shipped network nor a file.
     """
     if isinstance(source, str) and source in shipped_networks():
         return WEIGHTS / f"{PREFIX}{source}.safetensors"
     if Path(source).is_file():
         return Path(source)
     names = ", ".join(shipped_networks()) or "none"
-    raise ValueError(f"model {str(source)!r} is no file; expected one, or one of: {names}")
+    raise ValueError(f"model {str(source)!r}: no such file; expected a file, or one of: {names}")
 
 
 def shipped_networks() -> list[str]:
-    """Names of the networks that come with the package."""
+    """Return the names of the shipped networks."""
     return sorted(file.stem.removeprefix(PREFIX) for file in WEIGHTS.glob(f"{PREFIX}*.safetensors"))

@@ -1,6 +1,6 @@
-"""Options of a network that clusters, of its loss and of its training, and the presets that have a name.
+"""Options of the clustering network and its loss, and the presets.
 
-Where the thesis, the original code and what measured best here differ, the difference is a field with its reason.
+Differences between the thesis, the original code and the best measured setting are fields.
 """
 
 from __future__ import annotations
@@ -17,26 +17,50 @@ Metric = Literal["none", "euclidean", "diagonal", "full"]
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """The network. `width` to `recurrent_units` describe one of the two kinds each."""
+    """Architecture and sizes of a network.
+
+    Attributes:
+        network: "attention" or "lstm".
+        k_max: maximum number of clusters in a set.
+        metric: optional block: distances d_A^2 between embeddings.
+        standardise: centre and scale each set of points, so that units and origin have no effect.
+        pooled: average feature maps before the fully connected layers: fewer weights, fewer classes needed.
+        units: output size of the fully connected layer before the LSTMs, or before the metric block.
+        layers: number of residual bidirectional LSTM layers.
+        recurrent_units: units of the counting LSTM, per direction.
+        slope: negative slope of all LeakyReLUs.
+        regularise_count: batch norm and dropout in the counting LSTM network: in the original code, not in the thesis.
+        set_size: n, which is fixed if an LSTM processes rows of distances, or None.
+        width: dimension of the attention layers.
+        depth: number of attention layers.
+        heads: number of attention heads.
+        frequencies: sines and cosines of the coordinates of points (attention); 0 for none.
+        bridges: learned step lengths of minimax paths (attention); 0 for no minimax paths.
+        code: dimension of the codes on which clusters are computed (attention).
+        rounds: iterations of soft k-means (attention).
+
+    Raises:
+        ValueError: a field is out of range, or the fields are not compatible.
+    """
 
     network: Network = "attention"
-    k_max: int = 20  # the most clusters it can find in one set
-    metric: Metric = "none"  # the optional block: distances d_A^2 between embeddings, explicitly
-    standardise: bool = True  # centre and scale each set of points: the result then does not depend on their units
-    pooled: bool = True  # average what the convolutions see before it is embedded: fewer weights, fewer classes needed
-    units: int = 288  # the fully connected layer that brings all embeddings to one size (LSTM)
-    layers: int = 14  # residual bidirectional LSTM layers
-    recurrent_units: int = 128  # of the LSTM that counts, a direction
-    slope: float = 0.3  # of all LeakyReLUs
-    regularise_count: bool = False  # batch norm and dropout in the counting network: in the code, not in the text
-    set_size: int | None = None  # n, which the LSTM must know beforehand if it reads rows of distances
-    width: int = 192  # of the attention layers
-    depth: int = 8  # how many there are
+    k_max: int = 20
+    metric: Metric = "none"
+    standardise: bool = True
+    pooled: bool = True
+    units: int = 288
+    layers: int = 14
+    recurrent_units: int = 128
+    slope: float = 0.3
+    regularise_count: bool = False
+    set_size: int | None = None
+    width: int = 192
+    depth: int = 8
     heads: int = 8
-    frequencies: int = 64  # sines and cosines of the coordinates of points; 0 for none
-    bridges: int = 4  # ways to measure how items hang together through others; 0 for none
-    code: int = 32  # dimensions of the space in which clusters are far apart
-    rounds: int = 2  # of soft k-means that follow the seeds
+    frequencies: int = 64
+    bridges: int = 4
+    code: int = 32
+    rounds: int = 2
 
     def __post_init__(self) -> None:
         check_choice("network", self.network, Network)
@@ -52,27 +76,33 @@ class ModelOptions:
         if self.width % self.heads:
             raise ValueError(f"width is {self.width}; expected a multiple of the {self.heads} heads")
         if self.network == "lstm" and self.metric != "none" and self.set_size is None:
-            raise ValueError("an LSTM reads a row of distances to all n items; set set_size to n")
+            raise ValueError("set_size is None; expected n, as an LSTM with a metric processes rows of n distances")
 
 
 @dataclass(frozen=True)
 class LossOptions:
-    """Weights of the terms beside L_cc, whose weight is 1."""
+    """Weights of the loss terms, relative to L_cc.
 
-    assignment: float = 5.0  # lambda, of L_ca
-    center: float = 0.0  # of the centre loss, which the original has for 2D points and the thesis does not mention
-    pairwise: float = 1.0  # of the opinion on pairs that the attention network forms before it clusters
+    Attributes:
+        assignment: lambda, the weight of L_ca.
+        center: weight of the centre loss: for 2D points in the original code, not in the thesis.
+        pairwise: weight of the pairwise loss on the codes of the attention network.
+    """
+
+    assignment: float = 5.0
+    center: float = 0.0
+    pairwise: float = 1.0
 
 
 @dataclass(frozen=True)
 class Preset:
-    """All of it together."""
+    """Network and loss of a preset."""
 
     model: ModelOptions = field(default_factory=ModelOptions)
     loss: LossOptions = field(default_factory=LossOptions)
 
     def loss_for(self, *, points: bool) -> LossOptions:
-        """The loss for points or for other items, of which the original code knows no centres."""
+        """Return the loss for points, or for other items, for which the original code has no centre loss."""
         return self.loss if points else replace(self.loss, center=0.0)
 
 
@@ -86,5 +116,5 @@ PRESETS: dict[str, Preset] = {
 
 
 def preset(name: str) -> Preset:
-    """The options of that name; a ValueError lists the names there are."""
+    """Return the preset with this name; a ValueError lists the known names."""
     return validation.preset(PRESETS, name)

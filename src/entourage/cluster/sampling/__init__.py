@@ -1,1 +1,1 @@
-"""Episodes to train on: drawn from distributions, shapes, labelled items and constraints."""
+"""Samplers of training episodes: generated 2D points, labelled items and pairwise constraints."""

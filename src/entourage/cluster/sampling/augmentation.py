@@ -1,9 +1,7 @@
-"""What the network sees of images and sounds while it learns: each time a little different.
+"""Augmentation of images and sounds, per item and per class.
 
-New classes from old: every cluster of a set is changed as a whole, so that its class is one nobody has seen.
-
-What a network learns of clustering depends on how many classes it sees. A duck with its colours exchanged is another
-toy; a voice from a longer throat is another person's.
+Class-level augmentation applies one transform to all items of a cluster, which creates a new class: an object in other
+colours, or a voice from a longer vocal tract. The number of classes matters most for the quality of a network.
 """
 
 from __future__ import annotations
@@ -16,18 +14,18 @@ from torch import Tensor
 
 from entourage.cluster.data import N_FRAMES, N_MELS
 
-ELASTIC_GRID = 4  # control points of an elastic distortion, a side
+ELASTIC_GRID = 4  # control points of an elastic distortion per axis
 
 
 @dataclass(frozen=True)
 class ImageAugmentation:
-    """From bytes to floats: flips, elastic distortion, colour, crops.
+    """Augmentation of images: flips, elastic distortion, zoom and colour.
 
     Attributes:
-        flip: chance of a mirror image, for each axis.
-        elastic: largest shift of a control point, as a share of the side.
-        zoom: largest enlargement or reduction, as a share.
-        color: largest change of each channel's brightness and contrast, as a share.
+        flip: probability of a flip, for each axis.
+        elastic: maximum shift of a control point, as a fraction of the image size.
+        zoom: maximum enlargement or reduction, as a fraction.
+        color: maximum change of each channel's brightness and contrast, as a fraction.
     """
 
     flip: float = 0.5
@@ -36,7 +34,7 @@ class ImageAugmentation:
     color: float = 0.1
 
     def __call__(self, items: Tensor, generator: torch.Generator) -> Tensor:
-        """uint8 images, shape (m, 3, h, w), to floats of mean about 0, same shape."""
+        """Convert uint8 images, shape (m, 3, h, w), to augmented floats around 0, same shape."""
         x = scale_pixels(items)
         if self.elastic or self.zoom or self.flip:
             grid = self._grid(len(x), x.shape[-2:], generator)
@@ -47,7 +45,7 @@ class ImageAugmentation:
         return x
 
     def _grid(self, m: int, size: torch.Size, generator: torch.Generator) -> Tensor:
-        """Where each pixel of a view comes from, in [-1, 1], shape (m, h, w, 2)."""
+        """Return the source position of each output pixel, in [-1, 1], shape (m, h, w, 2)."""
         identity = torch.eye(2, 3, device=generator.device).expand(m, 2, 3)
         grid = F.affine_grid(identity, [m, 1, *size], align_corners=False)
         mirrored = torch.rand(m, 1, 1, 2, generator=generator, device=generator.device) < self.flip
@@ -63,13 +61,13 @@ class ImageAugmentation:
 
 @dataclass(frozen=True)
 class SoundAugmentation:
-    """From a longer spectrogram to 1.28 s of it: a random stretch, louder or softer, with parts masked.
+    """Augmentation of spectrograms: a random crop of 1.28 s, a change of level, and masked bands and frames.
 
     Attributes:
-        gain: largest change of the level, in units of the spectrogram.
-        tilt: largest change of it from the lowest band to the highest, as another microphone would make.
-        masked_bands: most bands that are masked.
-        masked_frames: most frames that are masked.
+        gain: maximum change of the level, in units of the spectrogram.
+        tilt: maximum linear change of the level from the lowest band to the highest, as between microphones.
+        masked_bands: maximum number of masked bands.
+        masked_frames: maximum number of masked frames.
     """
 
     gain: float = 0.3
@@ -78,7 +76,7 @@ class SoundAugmentation:
     masked_frames: int = 16
 
     def __call__(self, items: Tensor, generator: torch.Generator) -> Tensor:
-        """Spectrograms of t >= 128 frames, shape (m, 128, t), to pictures, shape (m, 1, 128, 128)."""
+        """Convert spectrograms of t >= 128 frames, shape (m, 128, t), to augmented crops, shape (m, 1, 128, 128)."""
         x = random_crop_frames(items.float(), generator)
         gain, tilt = (2 * torch.rand(2, len(x), 1, 1, generator=generator, device=x.device) - 1).unbind()
         slope = torch.linspace(-1, 1, x.shape[1], device=x.device).unsqueeze(-1)  # (bands, 1)
@@ -89,32 +87,32 @@ class SoundAugmentation:
 
 
 def unaugmented_image(items: Tensor, generator: torch.Generator) -> Tensor:
-    """Images as they are, of mean about 0: what is validated and clustered."""
+    """Scale images to [-1, 1], without augmentation, for validation and clustering."""
     return scale_pixels(items)
 
 
 def unaugmented_sound(items: Tensor, generator: torch.Generator) -> Tensor:
-    """A random stretch of 1.28 s of each spectrogram and nothing else."""
+    """Crop 1.28 s of each spectrogram at random, without further augmentation, for validation."""
     return random_crop_frames(items.float(), generator).unsqueeze(1)
 
 
 def scale_pixels(items: Tensor) -> Tensor:
-    """Bytes to floats in [-1, 1]."""
+    """Convert bytes to floats in [-1, 1]."""
     return items.float() / 127.5 - 1
 
 
 def random_crop_frames(items: Tensor, generator: torch.Generator) -> Tensor:
-    """128 frames of each spectrogram, from a random moment, shape (m, bands, t) to (m, bands, 128)."""
+    """Crop 128 frames of each spectrogram at random, shape (m, bands, t) to (m, bands, 128)."""
     n_starts = items.shape[-1] - N_FRAMES
     if n_starts < 0:
-        raise ValueError(f"spectrograms have {items.shape[-1]} frames; expected {N_FRAMES} or more")
+        raise ValueError(f"items have {items.shape[-1]} frames; expected {N_FRAMES} or more")
     start = torch.randint(n_starts + 1, (len(items), 1, 1), generator=generator, device=items.device)
     at = (start + torch.arange(N_FRAMES, device=items.device)).expand(-1, N_MELS, -1)  # (m, bands, frames)
     return items.gather(2, at)
 
 
 def _random_masks(m: int, size: int, max_length: int, generator: torch.Generator) -> Tensor:
-    """Which of `size` places are masked: one run of up to `max_length` a row, shape (m, size)."""
+    """Draw a mask with one run of up to `max_length` per row, shape (m, size)."""
     length, start = torch.rand(2, m, 1, generator=generator, device=generator.device).unbind()
     length = (length * (max_length + 1)).long()
     start = (start * (size - length + 1)).long()
@@ -124,20 +122,20 @@ def _random_masks(m: int, size: int, max_length: int, generator: torch.Generator
 
 @dataclass(frozen=True)
 class ImageClassAugmentation:
-    """Exchanges and mixes colours, and turns images by quarters, cluster by cluster.
+    """Class-level augmentation of images: permuted and mixed colour channels, and rotations by multiples of 90 degrees.
 
     Attributes:
-        probability: that a cluster is changed.
-        mix: largest share that a channel takes from each of the others.
+        probability: probability that a cluster is changed.
+        mix: maximum weight of each other channel in a channel.
     """
 
     probability: float = 0.7
     mix: float = 0.3
 
     def __call__(self, items: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
-        """Images (b, n, 3, h, w), h = w, of clusters (b, n)."""
+        """Transform images, shape (b, n, 3, h, w), h = w, by their clusters, shape (b, n)."""
         b = len(labels)
-        shape = labels.shape  # room for as many clusters as items: to ask how many there are would make a GPU wait
+        shape = labels.shape  # for up to n clusters per set: reading the number of clusters would synchronise a GPU
 
         def rand(*more: int) -> Tensor:
             return torch.rand(*shape, *more, generator=generator, device=items.device)
@@ -158,12 +156,12 @@ class ImageClassAugmentation:
 
 @dataclass(frozen=True)
 class SoundClassAugmentation:
-    """Stretches the frequencies of spectrograms, as a longer or shorter vocal tract does, and tilts them.
+    """Class-level augmentation of spectrograms: stretched frequencies, as from another vocal tract, and a level tilt.
 
     Attributes:
-        probability: that a cluster is changed.
-        warp: largest stretch or squeeze of the bands, as a share.
-        tilt: largest change of the level from the lowest band to the highest, in units of the spectrogram.
+        probability: probability that a cluster is changed.
+        warp: maximum stretch or compression of the frequencies, as a fraction.
+        tilt: maximum linear change of the level from the lowest band to the highest, in units of the spectrogram.
     """
 
     probability: float = 0.7
@@ -171,13 +169,13 @@ class SoundClassAugmentation:
     tilt: float = 0.2
 
     def __call__(self, items: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
-        """Spectrograms (b, n, 1, bands, frames) of clusters (b, n)."""
+        """Transform spectrograms, shape (b, n, 1, bands, frames), by their clusters, shape (b, n)."""
         b, n, _, bands, frames = items.shape
         random = torch.rand(3, *labels.shape, generator=generator, device=items.device)
         changed = (random[0] < self.probability).to(items)  # (b, k)
         stretch = (1 + self.warp * (2 * random[1] - 1) * changed).gather(1, labels).flatten()  # (b * n,)
         tilt = (self.tilt * (2 * random[2] - 1) * changed).gather(1, labels).flatten()
-        rows = torch.linspace(0, 1, bands, device=items.device)  # the lowest band stays where it is
+        rows = torch.linspace(0, 1, bands, device=items.device)  # the lowest band is fixed
         source = 2 * rows * stretch.unsqueeze(-1) - 1  # (b * n, bands)
         columns = torch.linspace(-1, 1, frames, device=items.device)
         grid = torch.stack(

@@ -1,10 +1,7 @@
-"""Sizes of clusters that have little to do with one another: shares of a set are Dirichlet, of a varying concentration.
+"""Generated sets of 2D points with clusters of various shapes and sizes, as in appendix A.
 
-Users' clusters are seldom of one size, and a network that has only seen equal ones parts the large and joins the small.
-
-Endless sets of 2D points whose clusters have many shapes: what a network for points learns from (appendix A).
-
-Everything is drawn for the whole batch at once and on any device, so a GPU is fed without leaving it.
+Cluster sizes are equal, or Dirichlet-multinomial with a random concentration: a network trained only on clusters of
+equal size splits large clusters and joins small ones. Entire batches are drawn at once, on any device.
 """
 
 from __future__ import annotations
@@ -19,27 +16,28 @@ from torch import Tensor
 from entourage.cluster.sampling.episodes import Episode, shuffled
 from entourage.cluster.sampling.shapes import GAUSSIANS, KINDS, MAX_GROUP_CLUSTERS, draw_boxes, draw_shapes
 
-MIN_CLUSTER_POINTS = 5  # points of a cluster: fewer are strays
-DEGREES_OF_FREEDOM = (1, 2, 4)  # of freedom: twice the concentrations, of which each set has one
+MIN_CLUSTER_POINTS = 5  # fewer points are outliers, not a cluster
+DEGREES_OF_FREEDOM = (1, 2, 4)  # twice the Dirichlet concentrations, one of which is drawn for each set
 
 
 def draw_sizes(
     k: Tensor, n: int, max_clusters: int, fraction: float, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Draws sizes of clusters, and in which sets they shall be of these sizes.
+    """Draw unequal cluster sizes, and the sets that have them.
 
-    Every cluster has FEWEST points, or an equal share if that is less; each of the other points falls to a cluster by
-    chance, with odds that are sums of squares of normal numbers, as many as one of DEGREES says.
+    Each cluster has `MIN_CLUSTER_POINTS` points, or n // k if that is less. The other points are distributed at random
+    with chi-squared weights of the clusters, whose degrees of freedom are one of `DEGREES_OF_FREEDOM`.
 
     Args:
-        k: clusters of each set, shape (b,).
-        n: points of each set.
-        max_clusters: the most clusters there can be.
-        fraction: of the sets whose clusters shall differ in size.
-        generator: the source of randomness, on the device of k.
+        k: number of clusters of each set, shape (b,).
+        n: points per set.
+        max_clusters: maximum number of clusters, k_max.
+        fraction: fraction of the sets with unequal clusters.
+        generator: random generator, on the device of k.
 
     Returns:
-        Sizes, shape (b, k_max), n in sum and 0 beyond the last cluster; and whether they hold, boolean, shape (b, 1).
+        Sizes, shape (b, k_max), with sum n and 0 beyond the last cluster; and a mask of the sets with these sizes,
+        shape (b, 1).
     """
     b, device = len(k), k.device
     is_unequal = torch.rand(b, 1, generator=generator, device=device) < fraction
@@ -53,56 +51,54 @@ def draw_sizes(
     random = torch.rand(b, n, generator=generator, device=device) * ends[:, -1:]
     random = torch.minimum(torch.searchsorted(ends, random, right=True), k.unsqueeze(-1) - 1)  # (b, n), clusters
     position = torch.arange(n, device=device)
-    free = (
-        position >= min_points * k.unsqueeze(-1)
-    ).long()  # (b, n), 1 for points beyond those that clusters have anyway
+    free = (position >= min_points * k.unsqueeze(-1)).long()  # (b, n), 1 for points beyond the minimum sizes
     return (min_points * exists).scatter_add(1, random, free), is_unequal
 
 
 def expected_unequal_pairs(k: int, n: int) -> float:
-    """The expected number of ordered pairs of points of one cluster, k E[s (s - 1)], of sizes as `draw_sizes` draws."""
+    """Return k E[s (s - 1)], the expected ordered pairs of points in one cluster, for sizes of `draw_sizes`."""
     min_points = min(MIN_CLUSTER_POINTS, n // k)
     free = n - min_points * k
     mean = min_points + free / k
     binomial = free * (1 / k) * (1 - 1 / k)
-    spread = [
-        (free + k * degrees / 2) / (1 + k * degrees / 2) for degrees in DEGREES_OF_FREEDOM
-    ]  # times the binomial variance
+    # Variance of a Dirichlet-multinomial size, relative to the binomial variance
+    spread = [(free + k * degrees / 2) / (1 + k * degrees / 2) for degrees in DEGREES_OF_FREEDOM]
     return k * (binomial * sum(spread) / len(spread) + mean**2 - mean)
 
 
-REFERENCE_CLUSTER_SIZE = 14  # points a cluster in the appendix' fullest sets
-MAX_NOISE = 3.0  # in units of the appendix'
-STRETCHED_FRACTION = 0.5  # share of the sets that are stretched as a whole, where they vary...
-MAX_STRETCH = 6.0  # ...by up to so much, in any direction
-# Shares of sets as users have them, beside which a network must see enough of the appendix' to know these as well.
-VARIED_FRACTION = 0.4  # sets that vary, where a network learns from both
-UNEQUAL_FRACTION = 0.3  # sets whose clusters differ in size, where any vary
-MIN_POINTS_UNEQUAL = (
-    12,
-    12,
-    12,
-    12,
-    1,
-    10,
-    10,
-)  # points a cluster, for each of KINDS to be seen beside larger clusters
+REFERENCE_CLUSTER_SIZE = 14  # points per cluster in the appendix' sets with the most clusters, 72 // 5
+MAX_NOISE = 3.0  # relative to the noise of the appendix
+STRETCHED_FRACTION = 0.5  # fraction of the varied sets that are stretched along a random direction...
+MAX_STRETCH = 6.0  # ...by up to this factor
+# Fractions of sets that resemble users' data; the others are those of the appendix, which must be learned as well.
+VARIED_FRACTION = 0.4  # varied sets in the training of the default network
+UNEQUAL_FRACTION = 0.3  # sets with clusters of unequal size, if any sets are varied
+# Minimum cluster size of each of KINDS that is recognisable next to larger clusters
+MIN_POINTS_UNEQUAL = (12, 12, 12, 12, 1, 10, 10)
 
 
 class PointSampler:
-    """Draws sets of 2D points: k uniform, groups of random kinds on a random grid.
+    """Sampler of generated sets of 2D points.
 
-    Clusters are of about equal size, or, in some of the sets, of sizes that have little to do with one another.
+    Draws k uniformly, and groups of clusters of random kinds in cells of a random grid (appendix A). Clusters have
+    about equal size, or unequal sizes in a fraction of the sets.
 
     Args:
-        k_max: the most clusters of a set.
-        k_min: the fewest.
-        kinds: the kinds of groups to draw from, as indices in `shapes.KINDS`; a single Gaussian must be among them,
-            since it alone fits wherever one cluster is left and points are few.
-        varied: the share of the sets that differ more than the appendix' do, as those of users: curves have the more
-            noise the more points there are to see them by, Gaussians differ in width, some are squares filled evenly,
-            and half of these sets are stretched aslant. The default network learns from VARIED.
-        unequal: the share of the sets whose clusters are of unequal size; None for UNEQUAL if any vary, else none.
+        k_max: maximum number of clusters in a set.
+        k_min: minimum number of clusters in a set.
+        kinds: indices in `shapes.KINDS` of the kinds of groups; a single Gaussian must be among them, as the only kind
+            that is possible for any number of clusters and points.
+        varied: fraction of sets that vary more than those of the appendix: noise of curves increases with their number
+            of points, Gaussians differ in width, some are uniform squares, and half of these sets are stretched along
+            a random direction. The default network is trained with `VARIED_FRACTION`.
+        unequal: fraction of sets with clusters of unequal size; None for `UNEQUAL_FRACTION` if `varied` is above 0,
+            else 0.
+
+    Attributes:
+        shape: shape of one item, (2,).
+
+    Raises:
+        ValueError: an argument is out of range.
     """
 
     shape: tuple[int, ...] = (2,)
@@ -117,13 +113,15 @@ class PointSampler:
         unequal: float | None = None,
     ) -> None:
         if not 1 <= k_min <= k_max:
-            raise ValueError(f"k_min is {k_min} and k_max {k_max}; expected 1 <= k_min <= k_max")
+            raise ValueError(f"k_min, k_max are {k_min}, {k_max}; expected 1 <= k_min <= k_max")
         if GAUSSIANS[0] not in kinds or not set(kinds) <= set(range(len(KINDS))):
-            raise ValueError(f"kinds are {kinds}; expected places in KINDS, {GAUSSIANS[0]} (one Gaussian) among them")
+            raise ValueError(
+                f"kinds is {kinds}; expected indices of KINDS, with {GAUSSIANS[0]} (one Gaussian) among them"
+            )
         if not 0 <= varied <= 1:
-            raise ValueError(f"varied is {varied}; expected a share of the sets, from 0 to 1")
+            raise ValueError(f"varied is {varied}; expected a fraction, from 0 to 1")
         if unequal is not None and not 0 <= unequal <= 1:
-            raise ValueError(f"unequal is {unequal}; expected a share of the sets, from 0 to 1, or None")
+            raise ValueError(f"unequal is {unequal}; expected a fraction, from 0 to 1, or None")
         self.k_max = k_max
         self.k_min = k_min
         self.kinds = tuple(kinds)
@@ -131,16 +129,19 @@ class PointSampler:
         self.unequal = unequal if unequal is not None else UNEQUAL_FRACTION if varied else 0.0
 
     def draw(self, sets: int, n: int, generator: torch.Generator, k_max: int | None = None) -> Episode:
-        """Draws `sets` sets of n points each on the device of the generator.
+        """Draw sets of points on the device of the generator.
 
         Args:
-            sets: how many, b.
-            n: points of each.
-            generator: the source of randomness.
-            k_max: the most clusters, if fewer than the sampler's.
+            sets: number of sets, b.
+            n: points per set.
+            generator: random generator.
+            k_max: maximum number of clusters; None for the sampler's.
+
+        Returns:
+            The sets and their clusters, in random order of the points.
 
         Raises:
-            ValueError: n is too small for so many clusters, or k_max is not within the sampler's.
+            ValueError: n is less than k_max, or k_max is out of the sampler's range.
         """
         max_clusters = self._check_k_max(k_max)
         if n < max(2, max_clusters):
@@ -172,29 +173,30 @@ class PointSampler:
         return shuffled(Episode.of_labels(points, label), generator)
 
     def pair_prior(self, n: int, k_max: int | None = None) -> float:
-        """phi: the probability that two points of a set of n belong together, exactly, over all k."""
+        """Return phi, the probability that two points of a set share a cluster, exactly, over all k."""
         counts = range(self.k_min, self._check_k_max(k_max) + 1)
         equal = sum(_expected_pairs(k, n, self.kinds) for k in counts)
         unequal = sum(expected_unequal_pairs(k, n) for k in counts) if self.unequal else 0.0
         return ((1 - self.unequal) * equal + self.unequal * unequal) / len(counts) / (n * (n - 1))
 
     def config(self) -> dict[str, Any]:
-        """All settings: the sets follow from them and the seed."""
+        """Return all settings, which determine the sets together with the seed."""
         settings = {"k": [self.k_min, self.k_max], "kinds": list(self.kinds), "varied": self.varied}
-        return settings | ({"unequal": self.unequal} if self.unequal else {})  # runs on equal ones are known without
+        # Omitted if 0, as in runs that predate the field
+        return settings | ({"unequal": self.unequal} if self.unequal else {})
 
     def _check_k_max(self, k_max: int | None) -> int:
         if k_max is not None and not self.k_min <= k_max <= self.k_max:
-            raise ValueError(f"k_max is {k_max}; this sampler draws {self.k_min} to {self.k_max} clusters")
+            raise ValueError(f"k_max is {k_max}; expected {self.k_min} to {self.k_max}, as the sampler")
         return self.k_max if k_max is None else k_max
 
     def _draw_kinds(self, k: Tensor, allowed_kinds: Tensor, generator: torch.Generator) -> Tensor:
-        """Kinds of groups that hold k clusters together, shape (b, k_max), -1 beyond the last group.
+        """Draw kinds of groups with k clusters in total, shape (b, k_max), -1 beyond the last group.
 
         Args:
-            k: clusters of each set, shape (b,).
-            allowed_kinds: of which kinds a group may be that begins with a given cluster, shape (b, k_max, kinds).
-            generator: the source of randomness.
+            k: number of clusters of each set, shape (b,).
+            allowed_kinds: mask of the kinds of a group that starts with a given cluster, shape (b, k_max, kinds).
+            generator: random generator.
         """
         clusters = torch.tensor([kind.n_clusters for kind in KINDS], device=k.device)
         allowed = torch.zeros(len(KINDS), dtype=torch.bool, device=k.device)
@@ -206,7 +208,7 @@ class PointSampler:
             fits = possible[rows, (k - remaining).clamp(max=allowed_kinds.shape[1] - 1)] & (
                 clusters <= remaining.unsqueeze(-1)
             )  # (b, kinds)
-            fits[:, GAUSSIANS[0]] |= remaining == 0  # something to draw from; put aside below
+            fits[:, GAUSSIANS[0]] |= remaining == 0  # so that the distribution is not empty; discarded below
             kind = torch.multinomial(fits.to(torch.float32), 1, generator=generator).squeeze(1)
             kinds.append(torch.where(remaining > 0, kind, -1))
             remaining = remaining - torch.where(remaining > 0, clusters[kind], 0)
@@ -214,12 +216,12 @@ class PointSampler:
 
 
 def _allowed_kinds(k: Tensor, n: int, max_clusters: int, sizes: Tensor | None, is_unequal: Tensor | None) -> Tensor:
-    """Whether a group of each kind, from each cluster on, has the points to be seen, shape (b, k_max, kinds)."""
+    """Return a mask of the kinds of a group, by its first cluster, with enough points, shape (b, k_max, kinds)."""
     min_points = torch.tensor([kind.min_points for kind in KINDS], device=k.device)
     equal = ((n // k).unsqueeze(-1) >= min_points).unsqueeze(1).expand(-1, max_clusters, -1)
     if sizes is None or is_unequal is None:
         return equal
-    # The smallest of the clusters that a group would hold; past the last there is none to hold.
+    # The smallest cluster of the group; 0 for groups that would extend beyond the last cluster.
     after = torch.cat([sizes, sizes.new_zeros(len(k), MAX_GROUP_CLUSTERS - 1)], dim=1)
     smallest = torch.stack([after.unfold(1, kind.n_clusters, 1)[:, :max_clusters].amin(-1) for kind in KINDS], dim=-1)
     unequal = smallest >= torch.tensor(MIN_POINTS_UNEQUAL, device=k.device)
@@ -227,7 +229,7 @@ def _allowed_kinds(k: Tensor, n: int, max_clusters: int, sizes: Tensor | None, i
 
 
 def _assign_by_size(kind: Tensor, sizes: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The same as `_assign_equally` for clusters of given sizes, shape (b, k_max)."""
+    """Assign points as `_assign_equally` does, for clusters of given sizes, shape (b, k_max)."""
     b, max_clusters = sizes.shape
     clusters = torch.tensor([kind.n_clusters for kind in KINDS], device=kind.device)[kind.clamp_min(0)] * (kind >= 0)
     position = torch.arange(n, device=kind.device).expand(b, n).contiguous()
@@ -241,29 +243,29 @@ def _assign_by_size(kind: Tensor, sizes: Tensor, n: int) -> tuple[Tensor, Tensor
 
 
 def _smallest_curve(kind: Tensor, group: Tensor, label: Tensor, sizes: Tensor) -> Tensor:
-    """Points of the smallest cluster of each set that is a ring or a moon, shape (b,); a set without any has many."""
+    """Return the size of the smallest ring or moon of each set, shape (b,); n for sets without any."""
     on_curve = kind.gather(1, group) < GAUSSIANS[0]  # (b, n)
     return torch.where(on_curve, sizes.gather(1, label), label.shape[1]).amin(1)
 
 
 def _stretch_sets(points: Tensor, varies: Tensor, generator: torch.Generator) -> Tensor:
-    """Stretches some of the sets that vary along a random direction; what a line can part, it still can."""
+    """Stretch some of the varied sets along a random direction, which preserves linear separability."""
     b = len(points)
     random, angle, stretch = torch.rand(3, b, generator=generator, device=points.device)  # (b,) each
     stretch = torch.where(varies & (random < STRETCHED_FRACTION), MAX_STRETCH**stretch, 1.0)
     along = torch.stack([(math.pi * angle).cos(), (math.pi * angle).sin()], dim=-1)  # (b, 2)
     # x + (s - 1) (x . u) u is s times as long along u and the same across it.
     along = along.unsqueeze(1)  # (b, 1, 2)
-    # Not a matrix product, which a GPU may round to fewer digits than neighbours differ in.
+    # Not a matrix product, which a GPU may round more coarsely than the differences of neighbours.
     shift = (stretch - 1).view(-1, 1, 1) * (points * along).sum(-1, keepdim=True)  # (b, n, 1)
     return points + shift * along
 
 
 def _assign_equally(kind: Tensor, k: Tensor, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    """Group, role within the group, and cluster of n points a set, each (b, n), in order of the groups.
+    """Return group, role within the group, and cluster of n points per set, each (b, n), sorted by group.
 
-    Every cluster gets n // k points and the last the remainder; several Gaussians of a group share theirs at random,
-    one point each at least.
+    Every cluster gets n // k points, and the last one the remainder. Points of several Gaussians of a group are
+    distributed among them at random, with at least one point each.
     """
     b = len(k)
     clusters = torch.tensor([kind.n_clusters for kind in KINDS], device=k.device)[kind.clamp_min(0)] * (kind >= 0)
@@ -286,14 +288,14 @@ def _assign_equally(kind: Tensor, k: Tensor, n: int, generator: torch.Generator)
 
 
 def _expected_pairs(k: int, n: int, kinds: tuple[int, ...]) -> float:
-    """The expected number of ordered pairs of points of one cluster, in a set of n points and k clusters."""
+    """Return the expected number of ordered pairs of points in one cluster, for sets of `_assign_equally`."""
     base, over = n // k, n % k
 
     def pairs(kind: int, extra: int) -> float:
         clusters = KINDS[kind].n_clusters
         if kind < GAUSSIANS[0]:
             return (clusters - 1) * base * (base - 1) + (base + extra) * (base + extra - 1)
-        free = clusters * base + extra - clusters  # points beyond the one that each cluster has for certain
+        free = clusters * base + extra - clusters  # points beyond the first of each cluster
         mean = free / clusters
         square = free * (1 / clusters) * (1 - 1 / clusters) + mean**2
         return clusters * (square + mean)  # E[s (s - 1)] with s = 1 + Bin(free, 1 / clusters)

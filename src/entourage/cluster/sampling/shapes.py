@@ -1,6 +1,7 @@
-"""The shapes of the 2D sets: rings, moons and Gaussians, each drawn in a square of its own (thesis, appendix A).
+"""Shapes and positions of the clusters of generated 2D sets (appendix A).
 
-Where the groups of a 2D set lie: in random cells of a random grid, some stretched into a free neighbour cell.
+Rings, moons and Gaussians are drawn in unit squares, which are placed in random cells of a random grid; some extend
+into a free neighbouring cell.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class GroupKind:
-    """A kind of group.
+    """A kind of group of clusters.
 
     Attributes:
-        name: what it looks like.
-        n_clusters: how many clusters it holds.
-        min_points: how many points a cluster needs for its shape to be seen.
+        name: name of the shape.
+        n_clusters: number of clusters in a group.
+        min_points: minimum number of points of a cluster for a recognisable shape.
     """
 
     name: str
@@ -39,15 +40,15 @@ KINDS = (
 RINGS, MOONS, GAUSSIANS = (0, 1), (2, 3), (4, 5, 6)
 MAX_GROUP_CLUSTERS = max(kind.n_clusters for kind in KINDS)
 
-INNER_RADIUS = (0.1, 0.4)  # of the inner ring, in radii of the outer
-RING_NOISE, MOON_NOISE = 0.02, 0.03  # the largest standard deviation around the curve, in radii
-FRAME = (0.25, 0.75)  # rings and moons take the middle of their square
-SIGMA = 0.05  # standard deviation of a Gaussian, in sides of the square
-MIN_CENTER_DISTANCE = 0.2  # least distance of the centres of two Gaussians of a group
-MARGIN = 0.1  # of a centre from the border: Gaussians of neighbouring squares lie at least as far apart
-CENTER_DRAWS = 24  # draws of centres, of which the first that keeps them apart is taken: 99 of 100 times there is one
-SIGMA_RANGE = (0.5, 1.5)  # of clouds where they vary, in units of SIGMA
-UNIFORM_FRACTION = 0.25  # share of the clouds that are squares filled evenly, where they vary
+INNER_RADIUS = (0.1, 0.4)  # range of the inner ring's radius, relative to the outer ring
+RING_NOISE, MOON_NOISE = 0.02, 0.03  # maximum standard deviation around the curve, relative to the radius
+FRAME = (0.25, 0.75)  # extent of rings and moons within their square
+SIGMA = 0.05  # standard deviation of a Gaussian, relative to the square
+MIN_CENTER_DISTANCE = 0.2  # minimum distance between the centres of two Gaussians of a group
+MARGIN = 0.1  # distance of centres from the border, which separates Gaussians of neighbouring squares
+CENTER_DRAWS = 24  # draws of all centres of a group; with 99 % probability, one has the minimum distance
+SIGMA_RANGE = (0.5, 1.5)  # widths of Gaussians in varied sets, in units of SIGMA
+UNIFORM_FRACTION = 0.25  # fraction of uniform squares among the Gaussians of varied sets
 
 
 def draw_shapes(
@@ -58,19 +59,19 @@ def draw_shapes(
     noise: Tensor | None = None,
     varies: Tensor | None = None,
 ) -> Tensor:
-    """Draws every point within the square of its group.
+    """Draw the coordinates of all points within the squares of their groups.
 
     Args:
-        kind: the kind of each group as its place in `KINDS`, shape (b, g); -1 where there is none.
-        group: the group of each point, shape (b, n).
-        role: which cluster of its group a point belongs to, shape (b, n).
-        generator: the source of randomness, on the device of the tensors.
-        noise: around the curves of each set, shape (b,), in units of the usual; None for the usual.
-        varies: in which sets Gaussians differ in width, and some are squares that are filled evenly, boolean, shape
-            (b,); None for none.
+        kind: kind of each group as an index in `KINDS`, shape (b, g); -1 beyond the last group.
+        group: group of each point, shape (b, n).
+        role: cluster of each point within its group, shape (b, n).
+        generator: random generator, on the device of the tensors.
+        noise: factor of the noise of curves in each set, shape (b,); None for 1.
+        varies: mask of the sets in which Gaussians differ in width, and some are uniform squares, shape (b,); None for
+            no set.
 
     Returns:
-        Coordinates, shape (b, n, 2), in the unit square but for the fringes of clouds. Costs O(b (n + g)).
+        Coordinates, shape (b, n, 2), within the unit square except for the tails of Gaussians. Costs O(b (n + g)).
     """
     point_kind = kind.gather(1, group)  # (b, n)
     curves = _draw_curves(kind, group, role, point_kind, generator, noise)
@@ -81,7 +82,7 @@ def draw_shapes(
 def _draw_clouds(
     kind: Tensor, group: Tensor, role: Tensor, generator: torch.Generator, varies: Tensor | None
 ) -> Tensor:
-    """Points around the centres of Gaussians, shape (b, n, 2)."""
+    """Draw points around the centres of Gaussians, shape (b, n, 2)."""
     b, g = kind.shape
 
     def uniform(*shape: int) -> Tensor:
@@ -110,7 +111,7 @@ def _draw_curves(
     generator: torch.Generator,
     noise_scale: Tensor | None,
 ) -> Tensor:
-    """Points on rings and moons, turned by the angle of their group and fitted into the frame, shape (b, n, 2)."""
+    """Draw points on rings and moons, rotated by the group's angle and fitted into the frame, shape (b, n, 2)."""
 
     def uniform(shape: torch.Size, low: float, high: float) -> Tensor:
         return low + (high - low) * torch.rand(shape, generator=generator, device=kind.device)
@@ -123,7 +124,7 @@ def _draw_curves(
     t = uniform(group.shape, 0, 2 * math.pi)
     radius = torch.where(role == 1, inner, 1.0)
     ring = torch.stack([radius * t.cos(), radius * t.sin()], dim=-1)  # (b, n, 2)
-    half = t / 2  # a moon is half a ring; the second is the first upside down, pushed into it
+    half = t / 2  # a moon is half a ring; the second moon is inverted and interlocks with the first
     upper = torch.stack([half.cos(), half.sin()], dim=-1)
     lower = torch.stack([1 - half.cos(), 0.5 - half.sin()], dim=-1)
     moon = torch.where((role == 1).unsqueeze(-1), lower, upper)
@@ -135,7 +136,7 @@ def _draw_curves(
 
 
 def _fit_to_frame(points: Tensor, group: Tensor, groups: int) -> Tensor:
-    """Shifts and scales every group into the frame, its proportions kept."""
+    """Shift and scale each group into the frame, preserving its aspect ratio."""
     index = group.unsqueeze(-1).expand_as(points)
     empty = points.new_zeros(points.shape[0], groups, 2)
     low = empty.scatter_reduce(1, index, points, "amin", include_self=False)  # (b, g, 2)
@@ -147,41 +148,41 @@ def _fit_to_frame(points: Tensor, group: Tensor, groups: int) -> Tensor:
 
 
 def _draw_centers(kind: Tensor, width: Tensor, generator: torch.Generator) -> Tensor:
-    """Centres of the Gaussians of every group, shape (b, g, m, 2), as far apart as their widths (b, g, m) ask for."""
+    """Draw centres of the Gaussians of each group, shape (b, g, m, 2), separated by their widths (b, g, m)."""
     shape = (*kind.shape, CENTER_DRAWS, MAX_GROUP_CLUSTERS, 2)
     centers = MARGIN + (1 - 2 * MARGIN) * torch.rand(shape, generator=generator, device=kind.device)
     clusters = torch.tensor([k.n_clusters for k in KINDS], device=kind.device)[kind.clamp_min(0)]  # (b, g)
     exists = torch.arange(MAX_GROUP_CLUSTERS, device=kind.device) < clusters.unsqueeze(-1)  # (b, g, m)
     gaps = (centers.unsqueeze(-2) - centers.unsqueeze(-3)).square().sum(-1).sqrt()  # (b, g, t, m, m)
-    gap_scale = 2 * SIGMA / (width.unsqueeze(-1) + width.unsqueeze(-2))  # (b, g, m, m), less for wide ones
+    gap_scale = 2 * SIGMA / (width.unsqueeze(-1) + width.unsqueeze(-2))  # (b, g, m, m), smaller for wide Gaussians
     gaps = gaps * gap_scale.unsqueeze(2)
     pair = exists.unsqueeze(-1) & exists.unsqueeze(-2)  # (b, g, m, m)
     pair = pair & ~torch.eye(MAX_GROUP_CLUSTERS, dtype=torch.bool, device=kind.device)
     nearest = gaps.masked_fill(~pair.unsqueeze(2), 2.0).flatten(-2).amin(-1)  # (b, g, t)
-    # The first draw that is wide enough, and should there be none the widest: TRIES makes that a rarity.
+    # The first draw with the minimum distance, or, rarely, the draw with the largest distance.
     best = torch.where(nearest >= MIN_CENTER_DISTANCE, 2.0, nearest).argmax(-1)  # (b, g)
     chosen = best[..., None, None, None].expand(-1, -1, 1, MAX_GROUP_CLUSTERS, 2)
     return centers.gather(2, chosen).squeeze(2)
 
 
-EXTENDED_FRACTION = 0.5  # share of the groups that try to grow into a neighbour cell
+EXTENDED_FRACTION = 0.5  # fraction of the groups that request a neighbouring cell
 _DIRECTIONS = ((1, 0), (-1, 0), (0, 1), (0, -1))
 
 
 def draw_boxes(groups: Tensor, max_groups: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Draws a rectangle for every group; no two overlap.
+    """Draw a rectangle for each group, without overlaps.
 
-    A set of g groups has a grid of g to 1.5 g cells a side. Every group gets a cell, and half of them ask for the cell
-    on one side of theirs as well, which they get if it is on the grid and free.
+    A set of g groups has a square grid of g to 1.5 g cells per axis. Each group gets a cell; half of the groups also
+    request one of the neighbouring cells, and get it if it exists and is free.
 
     Args:
-        groups: the number of groups of each set, shape (b,).
-        max_groups: the largest number there can be, g.
-        generator: the source of randomness, on the device of `groups`.
+        groups: number of groups of each set, shape (b,).
+        max_groups: maximum number of groups, g.
+        generator: random generator, on the device of `groups`.
 
     Returns:
-        Lower left corners and sizes within the unit square, each (b, g, 2); those beyond a set's groups mean nothing.
-        Costs O(b g^2) memory and g steps.
+        Lower left corners and sizes within the unit square, each (b, g, 2); undefined beyond the groups of a set.
+        Costs O(b g^2) memory and g sequential steps.
     """
     device = groups.device
     b, max_cells = len(groups), max_groups + max_groups // 2
@@ -191,9 +192,8 @@ def draw_boxes(groups: Tensor, max_groups: int, generator: torch.Generator) -> t
     inside = axis < side.unsqueeze(-1)  # (b, s)
     on_grid = inside.unsqueeze(-1) & inside.unsqueeze(-2)  # (b, s, s)
     random = torch.rand(b, max_cells * max_cells, generator=generator, device=device)
-    cells = (
-        random.masked_fill(~on_grid.flatten(1), -1).topk(max_groups, dim=1).indices
-    )  # (b, g), the first groups' are valid
+    # (b, g), valid for the groups of the set
+    cells = random.masked_fill(~on_grid.flatten(1), -1).topk(max_groups, dim=1).indices
     corner = torch.stack([cells // max_cells, cells % max_cells], dim=-1)  # (b, g, 2)
     exists = torch.arange(max_groups, device=device) < groups.unsqueeze(-1)  # (b, g)
     extent = _extend_cells(corner, exists, on_grid, cells, generator)
@@ -202,7 +202,7 @@ def draw_boxes(groups: Tensor, max_groups: int, generator: torch.Generator) -> t
 
 
 def _extend_cells(corner: Tensor, exists: Tensor, on_grid: Tensor, cells: Tensor, generator: torch.Generator) -> Tensor:
-    """The step by which each group grows, shape (b, g, 2): one of the four directions, or none."""
+    """Return the extension of each group, shape (b, g, 2): one of the four directions, or zero."""
     b, max_groups, _ = corner.shape
     max_cells = on_grid.shape[1]
     free = on_grid.flatten(1).scatter(1, cells, on_grid.flatten(1).gather(1, cells) & ~exists)  # (b, s * s)
@@ -213,7 +213,7 @@ def _extend_cells(corner: Tensor, exists: Tensor, on_grid: Tensor, cells: Tensor
     valid = ((target >= 0) & (target < max_cells)).all(-1) & requests  # (b, g)
     flat = (target[..., 0] * max_cells + target[..., 1]).clamp(0, max_cells * max_cells - 1)  # (b, g)
     extended = []
-    for g in range(max_groups):  # one after the other: two groups may ask for the same cell
+    for g in range(max_groups):  # sequentially, as two groups may request the same cell
         index = flat[:, g : g + 1]
         granted = valid[:, g : g + 1] & free.gather(1, index)  # (b, 1)
         free = free.scatter(1, index, free.gather(1, index) & ~granted)
