@@ -15,7 +15,7 @@ def write(path: Path, text: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "kept"),
+    ("dtype", "expected"),
     [
         ("float64", "float64"),
         ("float32", "float32"),
@@ -27,11 +27,11 @@ def write(path: Path, text: str) -> Path:
         ("bool", "float32"),
     ],
 )
-def test_npy_counts_its_items_and_loses_no_digits(tmp_path: Path, dtype: str, kept: str) -> None:
+def test_npy_numbers_its_items_and_loses_no_digits(tmp_path: Path, dtype: str, expected: str) -> None:
     np.save(tmp_path / "x.npy", VALUES.astype(dtype))
     table = read_features(tmp_path / "x.npy")
     assert table.items == ["0", "1", "2"]
-    assert table.values.dtype == kept
+    assert table.values.dtype == expected
     np.testing.assert_array_equal(table.values, VALUES.astype(dtype))
 
 
@@ -100,7 +100,7 @@ def test_parquet_finds_its_items(tmp_path: Path) -> None:
         ("x.npz", "no archive", r"cannot be read"),
         ("x.parquet", "no table", r"cannot be read"),
         ("x.csv", "", r"cannot be read: No columns"),
-        ("x.csv", "item,x\n", r"has no items; expected a table with a row an item"),
+        ("x.csv", "item,x\n", r"has no items; expected a table with a row per item"),
         ("x.csv", "item\na\n", r"has no features; expected a table"),
         ("x.csv", "item,x,y\na,1,2\nb,3,oops\n", r"column 'y' is not numeric"),
         ("x.csv", "item,x,y\na,1,2\nb,,4\n", r"row 2 \(item 'b'\), column 'x' is nan"),
@@ -108,13 +108,13 @@ def test_parquet_finds_its_items(tmp_path: Path) -> None:
         ("x.csv", "item,x\na,1e300\n", r"column 'x' is 1e\+300; expected finite numbers that fit into 32 bits"),
         ("x.csv", "item,x\na,1\nb,2\na,3\n", r"item 'a' is in row 1 and in row 3"),
         ("x.csv", "item,x\na,1\n,2\n", r"row 2 has no item name"),
-        ("x.csv", "0.5,0.1\n1,2\n", r"numbers; expected a header .*: put a line such as x1,x2 above them"),
-        ("x.csv", "5,3\n1,2\n", r"the first line holds numbers; expected a header"),
-        ("x.csv", "1,0\n1,2\n", r"the first line holds numbers; expected a header"),
-        ("x.csv", "1e30,-2e30\n1,2\n", r"the first line holds numbers; expected a header"),
-        ("x.csv", "0.5,0.5,0.5\n1,2,3\n", r"the first line holds numbers; expected a header"),
-        ("x.csv", "5,,3\n1,2,3\n", r"the first line holds numbers; expected a header"),
-        ("x.csv", "NA,5,3\n1,2,3\n", r"the first line holds numbers; expected a header"),
+        ("x.csv", "0.5,0.1\n1,2\n", r"numbers; expected a header .*: put a line such as x1,x2 above it"),
+        ("x.csv", "5,3\n1,2\n", r"the first line contains numbers; expected a header"),
+        ("x.csv", "1,0\n1,2\n", r"the first line contains numbers; expected a header"),
+        ("x.csv", "1e30,-2e30\n1,2\n", r"the first line contains numbers; expected a header"),
+        ("x.csv", "0.5,0.5,0.5\n1,2,3\n", r"the first line contains numbers; expected a header"),
+        ("x.csv", "5,,3\n1,2,3\n", r"the first line contains numbers; expected a header"),
+        ("x.csv", "NA,5,3\n1,2,3\n", r"the first line contains numbers; expected a header"),
         ("x.csv", "item;x;y\na;1;2\nb;3;4\n", r"seem to be separated by ';'; expected commas"),
         ("x.csv", "item;x;y\na;1,5;2\nb;3;4\n", r"seem to be separated by ';'; expected commas"),
         ("x.csv", "x\ty\n1\t2\n", r"seem to be separated by tabs; expected commas"),
@@ -149,8 +149,8 @@ def test_bad_arrays_give_one_line(tmp_path: Path, array: np.ndarray, message: st
 def test_bad_archives_give_one_line(tmp_path: Path) -> None:
     path = tmp_path / "x.npz"
     for arrays, message in (
-        ({"a": VALUES, "b": VALUES}, "holds a, b; expected an array named features or X"),
-        ({"X": VALUES, "items": np.array(["a"])}, "1 item names for 3 rows"),
+        ({"a": VALUES, "b": VALUES}, "contains a, b; expected an array named features or X"),
+        ({"X": VALUES, "items": np.array(["a"])}, "1 item names for 3 rows of features; expected 3"),
         ({"X": VALUES, "items": np.array([["a"]])}, "expected one dimension"),
     ):
         np.savez(path, **arrays)

@@ -22,15 +22,15 @@ def make(**changes: Any) -> ImageSet:
     return ImageSet(**(fields | changes))
 
 
-def value(images: ImageSet, place: int) -> int:
-    return int(np.asarray(images.image(place))[0, 0, 0])
+def value(images: ImageSet, index: int) -> int:
+    return int(np.asarray(images.image(index))[0, 0, 0])
 
 
 @pytest.mark.parametrize(
-    "places", [[3, 1], np.array([3, 1]), np.array([3, 1], dtype=np.uint8)], ids=["list", "array", "bytes"]
+    "indices", [[3, 1], np.array([3, 1]), np.array([3, 1], dtype=np.uint8)], ids=["list", "array", "bytes"]
 )
-def test_a_subset_takes_everything_along(places: Any) -> None:
-    part = make().subset(places)
+def test_a_subset_selects_images_labels_splits_items_sizes_and_angles(indices: Any) -> None:
+    part = make().subset(indices)
     assert len(part) == 2
     assert [value(part, 0), value(part, 1), value(part, -1)] == [3, 1, 1]
     assert part.labels.tolist() == [2, 1]
@@ -43,7 +43,7 @@ def test_a_subset_takes_everything_along(places: Any) -> None:
     assert part.angles.tolist() == [15, 5]
 
 
-def test_a_mask_and_nothing_are_subsets_too() -> None:
+def test_a_subset_may_be_a_mask_or_empty() -> None:
     images = make(sizes=None, angles=None)
     assert images.subset(images.split == 1).items == ["r", "s"]
     assert images.subset(images.split == 1).subset([1]).items == ["s"]
@@ -52,7 +52,7 @@ def test_a_mask_and_nothing_are_subsets_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("places", "message"),
+    ("indices", "message"),
     [
         ([4], "from 4 to 4; expected 0 to 3"),
         ([-1], "from -1 to -1; expected 0 to 3"),
@@ -62,9 +62,9 @@ def test_a_mask_and_nothing_are_subsets_too() -> None:
         (np.array([True]), r"mask of shape \(1,\) for 4 images"),
     ],
 )
-def test_bad_positions_are_refused(places: Any, message: str) -> None:
+def test_invalid_indices_are_rejected(indices: Any, message: str) -> None:
     with pytest.raises(ValueError, match=rf"^toys: .*{message}"):
-        make().subset(places)
+        make().subset(indices)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_bad_positions_are_refused(places: Any, message: str) -> None:
         ({"split": np.array([0, 0, 0, 2], dtype=np.uint8)}, "split of image 3 is 2; expected 0 to 1"),
     ],
 )
-def test_what_does_not_fit_together_is_refused(changes: dict[str, Any], message: str) -> None:
+def test_inconsistent_fields_are_rejected(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=f"^toys: .*{message}"):
         make(**changes)
 

@@ -27,7 +27,7 @@ def png(image: Image.Image, **options: object) -> bytes:
 
 @pytest.fixture(params=["encoded", "files", "raw"])
 def source(request: pytest.FixtureRequest, tmp_path: Path, save_grey: Callable[[Path, int], Path]) -> ImageSource:
-    """Three images of 6 x 4 pixels, grey of VALUES."""
+    """Three images of 6 x 4 pixels, filled with the grey values VALUES."""
     if request.param == "encoded":
         return encoded([png(Image.new("RGB", (6, 4), (value,) * 3)) for value in VALUES])
     if request.param == "files":
@@ -37,24 +37,24 @@ def source(request: pytest.FixtureRequest, tmp_path: Path, save_grey: Callable[[
 
 
 def greys(source: ImageSource) -> list[int]:
-    return [int(np.asarray(source.read(place))[0, 0, 0]) for place in range(len(source))]
+    return [int(np.asarray(source.read(index))[0, 0, 0]) for index in range(len(source))]
 
 
-def test_every_source_reads_selects_and_is_known_by_its_digest(source: ImageSource) -> None:
+def test_every_source_reads_selects_and_has_a_digest_of_images_and_order(source: ImageSource) -> None:
     assert greys(source) == list(VALUES)
     assert source.read(1).size == (6, 4)
     assert source.read(1).mode == "RGB"
-    turned = source.select(np.array([2, 0]))
-    assert greys(turned) == [180, 0]
-    assert greys(turned.select(np.array([1]))) == [0]
+    reordered = source.select(np.array([2, 0]))
+    assert greys(reordered) == [180, 0]
+    assert greys(reordered.select(np.array([1]))) == [0]
     assert source.select(np.arange(3)).digest() == source.digest()
-    digests = {s.digest() for s in (source, turned, source.select(np.array([0, 2])), source.select(np.array([0])))}
+    digests = {s.digest() for s in (source, reordered, source.select(np.array([0, 2])), source.select(np.array([0])))}
     assert len(digests) == 4
 
 
-def test_encoded_images_are_upright_small_and_on_white() -> None:
+def test_encoded_images_are_rotated_by_exif_reduced_and_composed_on_white() -> None:
     exif = Image.Exif()
-    exif[0x0112] = 6  # to be turned by 90 degrees clockwise
+    exif[0x0112] = 6  # orientation: rotate by 90 degrees clockwise
     stream = io.BytesIO()
     Image.new("RGB", (400, 200)).save(stream, format="JPEG", exif=exif)
     clear = png(Image.new("RGBA", (2, 1), (255, 0, 0, 0)))
@@ -67,11 +67,11 @@ def test_encoded_images_are_upright_small_and_on_white() -> None:
 
 def test_broken_images_give_a_reason_on_one_line(tmp_path: Path) -> None:
     noise = Image.fromarray(np.random.default_rng(0).integers(0, 255, (64, 64, 3), dtype=np.uint8))
-    whole = png(noise)
-    source = encoded([b"no image", b"", whole[: len(whole) // 2], whole])
-    for place in range(3):
-        with pytest.raises(UnreadableImageError, match=f"number {place}: .+") as caught:
-            source.read(place)
+    content = png(noise)
+    source = encoded([b"no image", b"", content[: len(content) // 2], content])
+    for index in range(3):
+        with pytest.raises(UnreadableImageError, match=f"number {index}: .+") as caught:
+            source.read(index)
         assert "\n" not in str(caught.value)
         assert "BytesIO" not in caught.value.reason
     np.testing.assert_array_equal(np.asarray(source.read(3)), np.asarray(noise))
@@ -85,7 +85,7 @@ def test_colours_of_raw_images_stay_in_order() -> None:
     assert np.asarray(RawImages(pixels, np.arange(1)).read(0))[0, 1].tolist() == [200, 0, 0]
 
 
-def test_a_changed_file_is_another_source(tmp_path: Path, save_grey: Callable[[Path, int], Path]) -> None:
+def test_a_changed_file_has_another_digest(tmp_path: Path, save_grey: Callable[[Path, int], Path]) -> None:
     path = save_grey(tmp_path / "a.png", 5)
     source = ImageFiles([path])
     before = source.digest()

@@ -5,7 +5,7 @@ import pytest
 from entourage.data.labels import read_csv_table
 
 
-def test_rows_carry_their_line_numbers_and_are_filled_up(tmp_path: Path) -> None:
+def test_rows_have_line_numbers_and_are_padded(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_bytes(b'\xef\xbb\xbf a , b\r\n1,2\r\n\r\n,\r\n"x,\ny"\r\n')
     rows = read_csv_table(path)
@@ -13,14 +13,14 @@ def test_rows_carry_their_line_numbers_and_are_filled_up(tmp_path: Path) -> None
     assert rows.lines == [(2, ["1", "2"]), (6, ["x,\ny", ""])]
 
 
-def test_columns_are_found_whatever_their_case(tmp_path: Path) -> None:
+def test_columns_are_found_ignoring_case(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text("Item,Label,label\n")
     rows = read_csv_table(path)
     assert rows.column("item") == 0
     with pytest.raises(ValueError, match="2 columns 'label'"):
         rows.column("label")
-    with pytest.raises(ValueError, match="line 1 has no column 'class'; found: Item, Label, label"):
+    with pytest.raises(ValueError, match="line 1 has no column 'class': Item, Label, label; expected one 'class'"):
         rows.column("class")
 
 

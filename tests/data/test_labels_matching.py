@@ -6,7 +6,7 @@ MATCHER = ItemMatcher(["a/cat.jpg", "b/cat.jpg", "b/dog.jpg", "x/b/cat.jpg", "co
 
 
 @pytest.mark.parametrize(
-    ("name", "found"),
+    ("name", "matches"),
     [
         ("b/cat.jpg", ["b/cat.jpg"]),
         ("dog.jpg", ["b/dog.jpg"]),
@@ -20,9 +20,9 @@ MATCHER = ItemMatcher(["a/cat.jpg", "b/cat.jpg", "b/dog.jpg", "x/b/cat.jpg", "co
         ("", []),
     ],
 )
-def test_names_mean_items(name: str, found: list[str]) -> None:
-    assert MATCHER.find(name) == found
+def test_names_match_the_last_parts_of_paths(name: str, matches: list[str]) -> None:
+    assert MATCHER.find(name) == matches
 
 
-def test_an_exact_name_wins_over_a_longer_path() -> None:
+def test_an_exact_name_takes_precedence_over_a_longer_path() -> None:
     assert ItemMatcher(["a/cat.jpg", "cat.jpg"]).find("cat.jpg") == ["cat.jpg"]

@@ -18,24 +18,24 @@ def colour(image: Image.Image, x: int = 0, y: int = 0) -> tuple[int, ...]:
     return tuple(np.asarray(image)[y, x].tolist())
 
 
-def test_images_are_found_at_any_depth_and_nothing_else(tmp_path: Path) -> None:
-    wanted = [save(tmp_path / name) for name in ("b.jpg", "a/z.PNG", "a/deep/er/y.bmp")]
+def test_only_images_are_listed_at_any_depth(tmp_path: Path) -> None:
+    expected = [save(tmp_path / name) for name in ("b.jpg", "a/z.PNG", "a/deep/er/y.bmp")]
     save(tmp_path / ".hidden.png")
     (tmp_path / "sound.wav").write_text("no image")
-    assert list_images(tmp_path) == sorted(wanted)
+    assert list_images(tmp_path) == sorted(expected)
 
 
-def test_folders_without_images_are_refused(tmp_path: Path) -> None:
+def test_folders_without_images_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"holds no image; expected files named \.bmp"):
         list_images(tmp_path)
     with pytest.raises(ValueError, match="does not exist; expected a folder of images"):
         list_images(tmp_path / "missing")
 
 
-def test_exif_orientation_turns_the_image_upright(tmp_path: Path) -> None:
+def test_images_are_rotated_by_their_exif_orientation(tmp_path: Path) -> None:
     exif = Image.Exif()
-    exif[0x0112] = 6  # to be turned by 90 degrees clockwise
-    path = tmp_path / "turned.jpg"
+    exif[0x0112] = 6  # orientation: rotate by 90 degrees clockwise
+    path = tmp_path / "rotated.jpg"
     Image.new("RGB", (40, 20)).save(path, exif=exif)
     assert read_image(path).size == (20, 40)
     assert read_image(path, shorter_side=4).size[0] < read_image(path, shorter_side=4).size[1]
@@ -56,7 +56,7 @@ def test_deep_grey_is_scaled_and_not_clipped(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read[..., 0].ravel(), np.arange(256))
 
 
-def test_floating_point_grey_may_hold_nan(tmp_path: Path) -> None:
+def test_floating_point_grey_may_contain_nan(tmp_path: Path) -> None:
     values = np.array([[0.0, 1.0, np.nan, np.inf]], dtype=np.float32)
     image = read_image(save(tmp_path / "float.tif", Image.fromarray(values)))
     assert np.asarray(image)[0, :, 0].tolist() == [0, 255, 0, 0]
@@ -85,8 +85,8 @@ def test_a_large_jpeg_is_decoded_small_but_not_too_small(tmp_path: Path) -> None
 
 def test_broken_files_are_reported_with_path_and_reason(tmp_path: Path) -> None:
     noise = Image.fromarray(np.random.default_rng(0).integers(0, 255, (64, 64, 3), dtype=np.uint8))
-    whole = save(tmp_path / "whole.png", noise).read_bytes()
-    broken = {"text.jpg": b"not an image", "empty.png": b"", "cut.png": whole[: len(whole) // 2]}
+    complete = save(tmp_path / "complete.png", noise).read_bytes()
+    broken = {"text.jpg": b"not an image", "empty.png": b"", "cut.png": complete[: len(complete) // 2]}
     for name, content in broken.items():
         (tmp_path / name).write_bytes(content)
         with pytest.raises(UnreadableImageError, match=rf"^cannot read image .*{name}: .+") as caught:
@@ -97,7 +97,7 @@ def test_broken_files_are_reported_with_path_and_reason(tmp_path: Path) -> None:
         read_image(tmp_path / "missing.png")
 
 
-def test_a_decompression_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decompression_bomb_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = save(tmp_path / "bomb.png", Image.new("L", (100, 100)))
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)
     with pytest.raises(ValueError, match="decompression bomb"):

@@ -32,11 +32,11 @@ def test_resampling_keeps_pitch_and_length(tmp_path: Path, rate: int) -> None:
     soundfile.write(tmp_path / "a.wav", tone(rate), rate)
     samples = read_audio(tmp_path / "a.wav", 16000)
     assert abs(len(samples) - 8000) <= 2
-    middle = slice(500, 7500)  # the filter needs a moment at both ends
+    middle = slice(500, 7500)  # without the boundary effects of the filter
     np.testing.assert_allclose(samples[middle], tone(16000)[middle], atol=0.01)
 
 
-def test_broken_sounds_are_refused_in_one_line(tmp_path: Path) -> None:
+def test_broken_sounds_are_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "a.wav").write_bytes(b"no sound")
     soundfile.write(tmp_path / "empty.wav", np.empty(0), 8000)
     soundfile.write(tmp_path / "nan.wav", np.array([0.0, np.nan]), 8000, subtype="FLOAT")
@@ -53,14 +53,16 @@ def test_broken_sounds_are_refused_in_one_line(tmp_path: Path) -> None:
         assert error.value.reason
 
 
-def test_a_file_that_claims_to_be_endless_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_whose_header_states_a_long_duration_is_not_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("entourage.data.media.MAX_SECONDS", 0)
     soundfile.write(tmp_path / "a.wav", tone(8000), 8000)
     with pytest.raises(UnreadableAudioError, match="longer than"):
         read_audio(tmp_path / "a.wav", 8000)
 
 
-def test_sounds_are_found_at_any_depth_and_nothing_else(tmp_path: Path) -> None:
+def test_only_sounds_are_listed_at_any_depth(tmp_path: Path) -> None:
     for name in ("b.wav", "x/a.OGG", ".hidden.wav", "notes.txt", "image.png"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"")
@@ -70,14 +72,14 @@ def test_sounds_are_found_at_any_depth_and_nothing_else(tmp_path: Path) -> None:
     assert not has_audio_name(".a.flac")
 
 
-def test_folders_without_sounds_are_refused(tmp_path: Path) -> None:
+def test_folders_without_sounds_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"holds no sound; expected files named \.aif"):
         list_audio(tmp_path)
     with pytest.raises(ValueError, match="does not exist; expected a folder of sounds"):
         list_audio(tmp_path / "nowhere")
 
 
-def test_sounds_in_memory_are_decoded_too() -> None:
+def test_sounds_in_memory_are_decoded() -> None:
     stream = io.BytesIO()
     soundfile.write(stream, tone(8000), 8000, format="FLAC")
     stream.seek(0)

@@ -22,12 +22,12 @@ def named(source: Any) -> ImageSet:
 
 
 def broken(count: int, *bad: int) -> ImageSet:
-    """Grey PNGs of value i modulo 251, some of them no images."""
+    """Grey PNGs of value i modulo 251; the files of the indices `bad` are not images."""
     parts = []
-    for place in range(count):
+    for index in range(count):
         stream = io.BytesIO()
-        Image.new("RGB", (8, 6), (place % 251,) * 3).save(stream, format="PNG")
-        parts.append(b"no image" if place in bad else stream.getvalue())
+        Image.new("RGB", (8, 6), (index % 251,) * 3).save(stream, format="PNG")
+        parts.append(b"no image" if index in bad else stream.getvalue())
     ends = np.cumsum([len(part) for part in parts])
     data = np.frombuffer(b"".join(parts), dtype=np.uint8)
     return named(EncodedImages(data, np.concatenate([[0], ends[:-1]]), ends))
@@ -35,7 +35,7 @@ def broken(count: int, *bad: int) -> ImageSet:
 
 @pytest.mark.parametrize("workers", [None, 1, 3])
 @pytest.mark.parametrize("crop", [None, 1.0])
-def test_images_of_the_right_size_stay_as_they_are(workers: int | None, crop: float | None) -> None:
+def test_images_of_the_requested_size_are_unchanged(workers: int | None, crop: float | None) -> None:
     images = noise(600)  # more than one chunk
     pixels = decode_pixels(images, (6, 8), workers=workers, crop=crop)
     assert pixels.values.dtype == np.uint8
@@ -45,13 +45,13 @@ def test_images_of_the_right_size_stay_as_they_are(workers: int | None, crop: fl
     assert pixels.failures == []
 
 
-def test_the_whole_image_is_squashed() -> None:
+def test_without_a_crop_the_entire_image_is_resized() -> None:
     images = noise(1, 20, 30)
     expected = images.image(0).resize((7, 5), Image.Resampling.BICUBIC)
     np.testing.assert_array_equal(decode_pixels(images, (5, 7)).values[0], np.asarray(expected))
 
 
-def test_a_crop_keeps_the_aspect_and_the_middle() -> None:
+def test_a_crop_is_centred_and_keeps_the_aspect_ratio() -> None:
     image = np.zeros((1, 3, 40, 80), dtype=np.uint8)
     image[..., 10:30, 30:50] = 255  # white in the middle: half of the height, a quarter of the width
     images = named(RawImages(image, np.arange(1)))
@@ -60,7 +60,7 @@ def test_a_crop_keeps_the_aspect_and_the_middle() -> None:
     assert wide[0].max() < 40
     assert wide[4, 3:5].min() > 200
     assert wide[4, [0, 7]].max() < 40
-    same_size = decode_pixels(images, (40, 80), crop=0.5).values  # of the right size already, but only half is wanted
+    same_size = decode_pixels(images, (40, 80), crop=0.5).values  # the size is right, but half of each side is cut off
     assert same_size[0, 0].max() > 100  # black in the original
 
 
@@ -74,41 +74,41 @@ def test_image_files_are_decoded_and_named(tmp_path: Path, save_grey: Callable[[
 
 @pytest.mark.parametrize("cached", [False, True])
 @pytest.mark.parametrize("bad", [(), (0,), (4, 299), tuple(range(300))], ids=["none", "first", "two", "all"])
-def test_broken_images_are_set_aside(tmp_path: Path, cached: bool, bad: tuple[int, ...]) -> None:
+def test_broken_images_are_listed_and_left_out(tmp_path: Path, cached: bool, bad: tuple[int, ...]) -> None:
     images = broken(300, *bad)
     file = tmp_path / "p.npy" if cached else None
     for _ in range(2):  # the second time, from the file
         pixels = decode_pixels(images, (6, 8), cache_file=file, workers=2)
-        kept = [place for place in range(300) if place not in bad]
-        assert pixels.values.shape == (len(kept), 6, 8, 3)
-        assert pixels.indices.tolist() == kept
-        np.testing.assert_array_equal(pixels.values[:, 0, 0, 0], np.array(kept, dtype=np.int64) % 251)
-        assert [name for name, _ in pixels.failures] == [f"i{place}" for place in bad]
+        good = [index for index in range(300) if index not in bad]
+        assert pixels.values.shape == (len(good), 6, 8, 3)
+        assert pixels.indices.tolist() == good
+        np.testing.assert_array_equal(pixels.values[:, 0, 0, 0], np.array(good, dtype=np.int64) % 251)
+        assert [name for name, _ in pixels.failures] == [f"i{index}" for index in bad]
         assert all(reason.startswith("not an image") for _, reason in pixels.failures)
-    images_alone = images.subset(pixels.indices)
-    assert len(images_alone) == len(kept)
+    readable = images.subset(pixels.indices)
+    assert len(readable) == len(good)
 
 
-def test_a_file_is_made_once_and_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_file_is_written_once_and_reused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     images, file = noise(5), tmp_path / "new" / "p.npy"
-    made = decode_pixels(images, (3, 4), cache_file=file)
-    assert isinstance(made.values, np.memmap)
-    np.testing.assert_array_equal(made.values, decode_pixels(images, (3, 4)).values)
-    np.testing.assert_array_equal(np.load(file), made.values)  # an ordinary file to anyone else
+    first = decode_pixels(images, (3, 4), cache_file=file)
+    assert isinstance(first.values, np.memmap)
+    np.testing.assert_array_equal(first.values, decode_pixels(images, (3, 4)).values)
+    np.testing.assert_array_equal(np.load(file), first.values)  # NumPy ignores the footer
     with pytest.raises(ValueError, match="read-only"):
-        made.values[0] = 0
+        first.values[0] = 0
     assert list(file.parent.iterdir()) == [file]
 
-    def refuse(*_: object, **__: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise AssertionError("decoded again")
 
-    monkeypatch.setattr(RawImages, "read", refuse)
-    np.testing.assert_array_equal(decode_pixels(noise(5), (3, 4), cache_file=file).values, made.values)
+    monkeypatch.setattr(RawImages, "read", fail)
+    np.testing.assert_array_equal(decode_pixels(noise(5), (3, 4), cache_file=file).values, first.values)
 
 
-def test_a_file_made_in_another_way_is_replaced(tmp_path: Path) -> None:
+def test_a_cache_file_of_other_images_or_options_is_replaced(tmp_path: Path) -> None:
     file = tmp_path / "p.npy"
-    kept: list[np.ndarray] = []
+    arrays: list[np.ndarray] = []
     for images, size, crop in (
         (noise(5), (3, 4), None),
         (noise(5), (4, 3), None),
@@ -119,8 +119,8 @@ def test_a_file_made_in_another_way_is_replaced(tmp_path: Path) -> None:
     ):
         stored = decode_pixels(images, size, crop=crop, cache_file=file)
         np.testing.assert_array_equal(stored.values, decode_pixels(images, size, crop=crop).values)
-        kept.append(stored.values)
-    np.testing.assert_array_equal(kept[0], decode_pixels(noise(5), (3, 4)).values)  # still mapped, still itself
+        arrays.append(stored.values)
+    np.testing.assert_array_equal(arrays[0], decode_pixels(noise(5), (3, 4)).values)  # a mapped file stays unchanged
 
 
 def test_no_images_give_no_pixels(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_no_images_give_no_pixels(tmp_path: Path) -> None:
         assert decode_pixels([], (2, 3), cache_file=file).values.shape == (0, 2, 3, 3)
 
 
-def test_a_bar_is_shown_if_wanted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_progress_bar_is_shown_if_requested(capsys: pytest.CaptureFixture[str]) -> None:
     decode_pixels(noise(5), (6, 8), progress=True)
     assert "5/5" in capsys.readouterr().err
     decode_pixels(noise(5), (6, 8))
@@ -139,12 +139,12 @@ def test_a_bar_is_shown_if_wanted(capsys: pytest.CaptureFixture[str]) -> None:
     ("options", "message"),
     [
         ({"size": (0, 5)}, r"size is \(0, 5\); expected height and width"),
-        ({"crop": 0.0}, r"crop is 0\.0; expected a share"),
-        ({"crop": 1.1}, r"crop is 1\.1; expected a share"),
+        ({"crop": 0.0}, r"crop is 0\.0; expected a fraction"),
+        ({"crop": 1.1}, r"crop is 1\.1; expected a fraction"),
         ({"workers": 0}, "workers is 0"),
     ],
 )
-def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
+def test_invalid_options_are_rejected(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         decode_pixels(noise(1), **({"size": (2, 2)} | options))
 

@@ -6,45 +6,45 @@ import pytest
 
 from entourage.data.splits import sample_labels, stratified_split
 
-# Classes of 10, 45, 1, 2 and 3 images in no order; class 3 is not there.
+# Classes of 10, 45, 1, 2 and 3 images in random order; there is no class 3.
 LABELS = np.random.default_rng(0).permutation(np.repeat([0, 1, 2, 4, 5], [10, 45, 1, 2, 3]))
 
 
-def per_class(places: Any) -> list[int]:
-    return [int((LABELS[places] == label).sum()) for label in (0, 1, 2, 4, 5)]
+def per_class(indices: Any) -> list[int]:
+    return [int((LABELS[indices] == label).sum()) for label in (0, 1, 2, 4, 5)]
 
 
 @pytest.mark.parametrize(
-    ("share", "train"),
+    ("fraction", "train"),
     [(0.7, [7, 32, 1, 1, 2]), (0.5, [5, 23, 1, 1, 2]), (0.01, [1, 1, 1, 1, 1]), (0.99, [9, 44, 1, 1, 2])],
 )
-def test_each_class_is_split_in_proportion(share: float, train: list[int]) -> None:
-    split = stratified_split(LABELS, share, seed=3)
+def test_each_class_is_split_in_proportion(fraction: float, train: list[int]) -> None:
+    split = stratified_split(LABELS, fraction, seed=3)
     assert split.dtype == np.uint8
-    assert per_class(split == 0) == train  # 0.7 of 45 is 31.5, a half upwards
+    assert per_class(split == 0) == train  # 0.7 of 45 is 31.5, rounded to 32
     assert set(split.tolist()) <= {0, 1}
 
 
-def test_the_seed_decides_the_split() -> None:
+def test_the_split_depends_on_the_seed() -> None:
     first = stratified_split(LABELS, 0.7, seed=0)
     np.testing.assert_array_equal(first, stratified_split(LABELS.tolist(), 0.7, seed=0))
     assert (first != stratified_split(LABELS, 0.7, seed=1)).any()
     every = np.mean([stratified_split(LABELS, 0.5, seed=seed) for seed in range(400)], axis=0)
-    # Each image of the two large classes is as often on one side as on the other: 5 standard errors are 0.125.
+    # Each image of class 0 is equally often in both parts: 5 standard errors are 0.125.
     np.testing.assert_allclose(every[LABELS == 0], 0.5, atol=0.125)
 
 
-@pytest.mark.parametrize("share", [0.0, 1.0, -0.1, float("nan")])
-def test_bad_shares_are_refused(share: float) -> None:
-    with pytest.raises(ValueError, match=r"train_fraction is .*; expected a share above 0 and below 1"):
-        stratified_split(LABELS, share, seed=0)
+@pytest.mark.parametrize("fraction", [0.0, 1.0, -0.1, float("nan")])
+def test_invalid_fractions_are_rejected(fraction: float) -> None:
+    with pytest.raises(ValueError, match=r"train_fraction is .*; expected a fraction above 0 and below 1"):
+        stratified_split(LABELS, fraction, seed=0)
 
 
 @pytest.mark.parametrize(
-    ("amount", "drawn"),
+    ("amount", "expected"),
     [
         (5, [1, 1, 1, 1, 1]),
-        (9, [2, 2, 1, 2, 2]),  # five, then one more of each class that has one
+        (9, [2, 2, 1, 2, 2]),  # one of each class, then one more of each class with more images
         (11, [3, 3, 1, 2, 2]),
         (12, [3, 3, 1, 2, 3]),
         (36, [10, 20, 1, 2, 3]),
@@ -56,40 +56,40 @@ def test_bad_shares_are_refused(share: float) -> None:
         (np.float64(0.5), [5, 23, 1, 1, 2]),
     ],
 )
-def test_labels_are_spread_over_the_classes(amount: Any, drawn: list[int]) -> None:
-    chosen = sample_labels(LABELS, amount, seed=2)
-    counts = per_class(chosen)
-    assert sum(counts) == len(set(chosen.tolist())) == sum(drawn)
-    if amount == 11:  # three classes have room for two labels: which two of them is left to chance
-        assert sorted(counts) == sorted(drawn)
+def test_labels_are_spread_over_the_classes(amount: Any, expected: list[int]) -> None:
+    sampled = sample_labels(LABELS, amount, seed=2)
+    counts = per_class(sampled)
+    assert sum(counts) == len(set(sampled.tolist())) == sum(expected)
+    if amount == 11:  # the last two labels go to two of three classes at random
+        assert sorted(counts) == sorted(expected)
     else:
-        assert counts == drawn
-    assert (np.diff(chosen) > 0).all()
-    assert chosen.dtype == np.int64
+        assert counts == expected
+    assert (np.diff(sampled) > 0).all()
+    assert sampled.dtype == np.int64
 
 
-def test_what_is_left_over_goes_to_random_classes() -> None:
+def test_the_remainder_goes_to_random_classes() -> None:
     labels = np.repeat(np.arange(10), 20)
     extra = np.zeros(10)
     for seed in range(300):
         counts = np.bincount(labels[sample_labels(labels, 13, seed)], minlength=10)
         assert sorted(counts.tolist()) == [1] * 7 + [2] * 3
         extra += counts - 1
-    np.testing.assert_allclose(extra / 300, 0.3, atol=0.13)  # 5 standard errors of a share of 0.3 in 300
+    np.testing.assert_allclose(extra / 300, 0.3, atol=0.13)  # 5 standard errors of a fraction of 0.3 in 300
 
 
-def test_more_labels_keep_the_fewer() -> None:
+def test_larger_samples_include_smaller_ones() -> None:
     labels = np.repeat(np.arange(10), 50)
     draws = [set(sample_labels(labels, amount, seed=7).tolist()) for amount in (10, 50, 100, 0.5, 1.0)]
     assert all(fewer < more for fewer, more in pairwise(draws))
     assert draws[0] != set(sample_labels(labels, 10, seed=8).tolist())
-    assert len({int(place) % 50 for place in draws[1]}) > 5  # not the same images of each class
+    assert len({int(index) % 50 for index in draws[1]}) > 5  # not the same images of each class
 
 
 @pytest.mark.parametrize(
     ("amount", "message"),
     [
-        (4, r"amount is 4 labels; expected from 5 \(one for each class\) to 61 \(all there are\)"),
+        (4, r"amount is 4 labels; expected from 5 \(one per class\) to 61 \(all images\)"),
         (62, "amount is 62 labels"),
         (0, "amount is 0 labels"),
         (-3, "amount is -3 labels"),
@@ -100,7 +100,7 @@ def test_more_labels_keep_the_fewer() -> None:
         ("5", "amount is '5'"),
     ],
 )
-def test_bad_amounts_are_refused(amount: Any, message: str) -> None:
+def test_invalid_amounts_are_rejected(amount: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         sample_labels(LABELS, amount, seed=0)
 
@@ -112,10 +112,10 @@ def test_bad_amounts_are_refused(amount: Any, message: str) -> None:
         ([[1]], r"shape \(1, 1\)"),
         (["a", "b"], "expected integers"),
         ([0.0, 1.0], "float64"),
-        ([0, -1], "labels go down to -1; expected classes from 0"),
+        ([0, -1], "labels .* -1; expected classes from 0"),
     ],
 )
-def test_bad_labels_are_refused(labels: Any, message: str) -> None:
+def test_invalid_labels_are_rejected(labels: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         sample_labels(labels, 1.0, seed=0)
     with pytest.raises(ValueError, match=message):

@@ -1,6 +1,6 @@
-"""Feature files: one row of numbers for each item, from NumPy, CSV or Parquet.
+"""Feature files: one row of numbers per item, as NumPy, CSV or Parquet.
 
-Pandas takes half a second to import, which only who reads a table should have to wait for.
+pandas is imported on first use, because its import takes half a second.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class FeatureTable:
     """Items and their features.
 
     Attributes:
-        items: unique names, n of them.
-        values: finite features that fit into float32, shape (n, d); float64 where the file has more digits than
-            float32 can hold, as every text has, so that points far from the origin can still be told apart.
+        items: unique names of the items, n of them.
+        values: finite features within the range of float32, shape (n, d). Their type is float64 if the file may have
+            more digits than float32 stores, as text files may, so that points far from the origin stay distinct.
     """
 
     items: list[str]
@@ -41,7 +41,7 @@ class FeatureTable:
 
 @dataclass(frozen=True)
 class _Raw:
-    """What a file holds, before it is checked. Without `items` the rows are counted from 0."""
+    """Content of a file before the checks; without `items`, rows are numbered from 0."""
 
     values: NDArray[Any]
     columns: list[str] | None = None
@@ -54,16 +54,17 @@ def read_features(path: str | Path) -> FeatureTable:
     - `.npy`: one array (n, d); the items are "0" to "n-1".
     - `.npz`: the array `features` or `X`, or the only 2-D array; names, if any, in `items`, `ids` or `filenames`.
     - `.csv`, `.parquet`: a header with the names of the columns; names of items in a column `item`, `id` or `name`, or
-      else in the first column if it is no number or has no header; all other columns are features.
+      else in the first column if it is not numeric or has no name; all other columns are features.
 
     Args:
-        path: the file; its suffix tells the format. Nothing pickled is ever loaded.
+        path: the file; its suffix determines the format. Pickles are never loaded.
 
     Returns:
         The table. Costs O(n d) time and memory.
 
     Raises:
-        ValueError: one line with the file and what is wrong in it.
+        ValueError: the file is missing, damaged, or not a table of finite numbers with unique items; the message is one
+            line with the path and the problem.
     """
     path = Path(path)
     if not path.is_file():
@@ -75,8 +76,8 @@ def read_features(path: str | Path) -> FeatureTable:
     if raw.values.ndim != 2:
         raise ValueError(f"{path}: the features have shape {raw.values.shape}; expected (items, features)")
     if raw.values.size == 0:
-        what = "features" if len(raw.values) else "items"
-        raise ValueError(f"{path}: has no {what}; expected a table with a row an item and a column a feature")
+        missing = "features" if len(raw.values) else "items"
+        raise ValueError(f"{path}: has no {missing}; expected a table with a row per item and a column per feature")
     items = raw.items if raw.items is not None else [str(row) for row in range(len(raw.values))]
     _check_items(path, items, len(raw.values))
     return FeatureTable(items, _finite(path, raw, items))
@@ -98,7 +99,7 @@ def _read_npz(path: Path) -> _Raw:
     tables = [name for name, array in arrays.items() if array.ndim == 2]
     key = next((name for name in _FEATURE_KEYS if name in arrays), tables[0] if len(tables) == 1 else None)
     if key is None:
-        raise ValueError(f"{path}: holds {', '.join(arrays) or 'nothing'}; expected an array named features or X")
+        raise ValueError(f"{path}: contains {', '.join(arrays) or 'nothing'}; expected an array named features or X")
     names = next((arrays[name] for name in _ITEM_KEYS if name in arrays), None)
     if names is None:
         return _Raw(arrays[key])
@@ -116,10 +117,10 @@ def _read_csv(path: Path) -> _Raw:
         header = [str(name) for name in pd.read_csv(path, nrows=0, encoding="utf-8-sig").columns]
         column = _named_item_column(header)
         if column is None:
-            # One cheap pass over the first column alone, because "007" is lost once it has been read as a number.
+            # One cheap pass over the first column only: "007" cannot be restored once it has been read as a number.
             first = pd.read_csv(path, usecols=[0], encoding="utf-8-sig", low_memory=False).iloc[:, 0]
             column = header[0] if header[0].startswith("Unnamed:") or not _is_numeric(first) else None
-        missing = {name: _MISSING for name in header if name != column}  # an item may well be called "NA"
+        missing = {name: _MISSING for name in header if name != column}  # an item may be named "NA"
         frame = pd.read_csv(
             path,
             dtype=None if column is None else {column: str},
@@ -128,10 +129,8 @@ def _read_csv(path: Path) -> _Raw:
             encoding="utf-8-sig",
             low_memory=False,
         )
-        if not isinstance(
-            frame.index, pd.RangeIndex
-        ):  # pandas took the first cells, which have no header, for an index
-            raise ValueError("the rows have more cells than the header; expected as many")
+        if not isinstance(frame.index, pd.RangeIndex):  # pandas uses first cells without a header as the index
+            raise ValueError("the rows have more cells than the header; expected equal numbers")
     except READ_ERRORS as error:  # pandas' own errors are ValueErrors
         raise _unreadable(path, error) from error
     return _from_frame(path, frame, column)
@@ -154,13 +153,13 @@ def _read_parquet(path: Path) -> _Raw:
 
 
 def _from_frame(path: Path, frame: pd.DataFrame, column: str | None, items: list[str] | None = None) -> _Raw:
-    """Split a data frame into items and numeric columns."""
+    """Split a data frame into items and numeric features."""
     import pandas as pd
 
     features = frame if column is None else frame.drop(columns=[column])
     for name in features.columns:
         if len(features) and not _is_numeric(features[name]):
-            raise ValueError(f"{path}: column {name!r} is not numeric; expected numbers in every column but the item's")
+            raise ValueError(f"{path}: column {name!r} is not numeric; expected numbers in all columns of features")
     if column is not None:
         items = ["" if pd.isna(name) else str(name) for name in frame[column].tolist()]
     values = features.to_numpy(dtype=np.float64, na_value=np.nan)  # (n, d)
@@ -179,9 +178,10 @@ def _named_item_column(header: list[str]) -> str | None:
 
 
 def _check_first_line(path: Path) -> None:
-    """A first line without commas is no table; one of numbers is no header, and would silently be lost as data.
+    """Check that the first line is a header separated by commas.
 
-    Numbers that count the columns from 0 are the exception: data frames without names are written so.
+    A first line of numbers is rejected, because a row of data would be lost. Column numbers from 0 are accepted: data
+    frames without column names are written with them.
     """
     import pandas as pd
 
@@ -191,12 +191,12 @@ def _check_first_line(path: Path) -> None:
         if len(cells) == 1 and mark in cells[0]:
             raise ValueError(f"its cells seem to be separated by {name}; expected commas")
     numbered = [str(index) for index in range(len(cells))]
-    # The column of row names often has no name; whatever follows is a header then.
+    # The column of row names often has no name; the other cells are a header then.
     numbers = cells[0] != "" and any(map(_is_number, cells)) and all(_is_number(c) or c in _MISSING for c in cells)
     if numbers and cells != numbered:
         raise ValueError(
-            "the first line holds numbers; expected a header with the names of the columns:"
-            f" put a line such as {','.join(f'x{index}' for index in range(1, min(len(cells), 3) + 1))} above them"
+            "the first line contains numbers; expected a header with the names of the columns:"
+            f" put a line such as {','.join(f'x{index}' for index in range(1, min(len(cells), 3) + 1))} above it"
         )
 
 
@@ -210,11 +210,11 @@ def _is_number(cell: str) -> bool:
 
 def _check_items(path: Path, items: list[str], n: int) -> None:
     if len(items) != n:
-        raise ValueError(f"{path}: {len(items)} item names for {n} rows of features; expected as many")
+        raise ValueError(f"{path}: {len(items)} item names for {n} rows of features; expected {n}")
     first: dict[str, int] = {}
     for row, item in enumerate(items, start=1):
         if not item:
-            raise ValueError(f"{path}: row {row} has no item name")
+            raise ValueError(f"{path}: row {row} has no item name; expected a name in every row")
         if first.setdefault(item, row) != row:
             raise ValueError(f"{path}: item {item!r} is in row {first[item]} and in row {row}; expected unique items")
 
@@ -222,7 +222,7 @@ def _check_items(path: Path, items: list[str], n: int) -> None:
 def _finite(path: Path, raw: _Raw, items: list[str]) -> NDArray[Any]:
     if raw.values.dtype.kind not in "fiub":
         raise ValueError(f"{path}: the features are of type {raw.values.dtype}; expected real numbers")
-    with np.errstate(over="ignore"):  # what overflows becomes infinite and is reported below
+    with np.errstate(over="ignore"):  # values that overflow become infinite and are reported below
         bad = ~np.isfinite(raw.values.astype(np.float32))
     if bad.any():
         row, column = (int(index) for index in np.argwhere(bad)[0])

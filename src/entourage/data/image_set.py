@@ -1,7 +1,4 @@
-"""Where the pixels of an image set come from: encoded bytes in one array, files, or pixels as they are.
-
-A set of labelled images: what is known of each of them, and the image itself when it is asked for.
-"""
+"""Sets of labelled images, and the sources of their pixels: encoded bytes in one array, files, or raw pixels."""
 
 import hashlib
 import io
@@ -19,44 +16,44 @@ from entourage.data.media import UnreadableImageError, decode_image, read_image
 
 
 class ImageSource(Protocol):
-    """Images by position, decoded when they are asked for."""
+    """Images by index, decoded at each access."""
 
     def __len__(self) -> int: ...
 
     @property
     def mean_bytes(self) -> float | None:
-        """Bytes of an encoded image on average, or None if only the disk knows."""
+        """Mean size of an encoded image in bytes, or None if it is unknown without reading the files."""
         ...
 
     def read(self, index: int, *, shorter_side: int | None = None) -> Image.Image:
-        """One image as upright RGB.
+        """Read an image as upright RGB.
 
         Args:
-            index: its position, from 0.
-            shorter_side: when only a small version is needed, its shorter side: see `read_image`.
+            index: index of the image, from 0.
+            shorter_side: see `read_image`.
 
         Raises:
-            UnreadableImageError: it is missing or broken.
+            UnreadableImageError: the image is missing or broken.
         """
         ...
 
     def select(self, indices: NDArray[np.int64]) -> "ImageSource":
-        """The images at these positions, in this order; no image is copied."""
+        """Return the images at the given indices, in this order; no image is copied."""
         ...
 
     def digest(self) -> str:
-        """A short text that is another one as soon as the images or their order differ."""
+        """Return a short digest that differs if the images or their order differ."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class EncodedImages:
-    """Images of any format, one after the other in memory.
+    """Encoded images of any format, concatenated in memory.
 
     Attributes:
-        data: their bytes, shape (bytes,).
-        starts: where each image begins in `data`, shape (n,).
-        ends: where it ends, shape (n,).
+        data: bytes of all images, shape (bytes,).
+        starts: index of the first byte of each image in `data`, shape (n,).
+        ends: index after the last byte of each image, shape (n,).
     """
 
     data: NDArray[np.uint8]
@@ -68,20 +65,20 @@ class EncodedImages:
 
     @property
     def mean_bytes(self) -> float | None:
-        """Bytes of an encoded image on average."""
+        """Mean size of an encoded image in bytes."""
         return float((self.ends - self.starts).mean()) if len(self) else 0.0
 
     def read(self, index: int, *, shorter_side: int | None = None) -> Image.Image:
-        """One image as upright RGB."""
+        """Read an image as upright RGB."""
         data = self.data[self.starts[index] : self.ends[index]].tobytes()
         return decode_image(io.BytesIO(data), f"number {index}", shorter_side)
 
     def select(self, indices: NDArray[np.int64]) -> "EncodedImages":
-        """The images at these positions."""
+        """Return the images at the given indices."""
         return EncodedImages(self.data, self.starts[indices], self.ends[indices])
 
     def digest(self) -> str:
-        """Digest of the bytes and of where each image lies in them."""
+        """Return a digest of the bytes and of the positions of the images in them."""
         return _digest(self.data, self.starts, self.ends)
 
 
@@ -90,7 +87,7 @@ class ImageFiles:
     """Image files.
 
     Attributes:
-        paths: n files.
+        paths: the files, n of them.
     """
 
     paths: Sequence[Path]
@@ -100,29 +97,29 @@ class ImageFiles:
 
     @property
     def mean_bytes(self) -> float | None:
-        """Unknown without a look at every file."""
+        """None, because only a `stat` of every file gives the sizes."""
         return None
 
     def read(self, index: int, *, shorter_side: int | None = None) -> Image.Image:
-        """One image as upright RGB."""
+        """Read an image as upright RGB."""
         return read_image(self.paths[index], shorter_side=shorter_side)
 
     def select(self, indices: NDArray[np.int64]) -> "ImageFiles":
-        """The images at these positions."""
+        """Return the images at the given indices."""
         return ImageFiles([self.paths[index] for index in indices.tolist()])
 
     def digest(self) -> str:
-        """Digest of names, sizes and times of change: to read all that is in them takes too long for large folders."""
+        """Return a digest of paths, sizes and modification times; reading the content of many files takes too long."""
         return _digest("\n".join(_file_state(path) for path in self.paths).encode("utf-8", "surrogateescape"))
 
 
 @dataclass(frozen=True, eq=False)
 class RawImages:
-    """Pixels as they are.
+    """Images as an array of pixels.
 
     Attributes:
-        values: any number of RGB images of one size, shape (m, 3, height, width).
-        indices: which of them are meant, shape (n,).
+        values: RGB images of one size, shape (m, 3, height, width).
+        indices: indices of the selected images in `values`, shape (n,).
     """
 
     values: NDArray[np.uint8]
@@ -133,19 +130,19 @@ class RawImages:
 
     @property
     def mean_bytes(self) -> float | None:
-        """Nothing is encoded."""
+        """0, because the images are not encoded."""
         return 0.0
 
     def read(self, index: int, *, shorter_side: int | None = None) -> Image.Image:
-        """One image; `shorter_side` saves nothing here."""
+        """Read an image; `shorter_side` is ignored."""
         return Image.fromarray(self.values[self.indices[index]].transpose(1, 2, 0))  # (3, h, w) -> (h, w, 3)
 
     def select(self, indices: NDArray[np.int64]) -> "RawImages":
-        """The images at these positions."""
+        """Return the images at the given indices."""
         return RawImages(self.values, self.indices[indices])
 
     def digest(self) -> str:
-        """Digest of the pixels and of the selection."""
+        """Return a digest of the pixels and of the selection."""
         return _digest(self.values, self.indices)
 
 
@@ -161,7 +158,7 @@ def _digest(*parts: NDArray[np.generic] | bytes) -> str:
     digest = hashlib.blake2b(digest_size=16)
     for part in parts:
         data = memoryview(part if isinstance(part, bytes) else np.ascontiguousarray(part).data)
-        digest.update(f"{data.nbytes}:".encode())  # bytes at the end of one part must not pass for the next part's
+        digest.update(f"{data.nbytes}:".encode())  # other parts with the same concatenation differ by their lengths
         digest.update(data)
     return digest.hexdigest()
 
@@ -171,17 +168,17 @@ TRAIN, TEST = 0, 1
 
 @dataclass(frozen=True, eq=False)
 class ImageSet:
-    """Images with labels; an image is decoded each time it is asked for (`decode_pixels` does it once for all).
+    """Images with labels. An image is decoded at each access; `decode_pixels` decodes all images once.
 
     Attributes:
-        name: what the set is called in messages.
+        name: name of the set in messages.
         source: the images, n of them.
-        labels: the class of each image, shape (n,), from 0.
-        class_names: a name for each class; there may be classes without an image.
-        split: 0 for training and 1 for testing, shape (n,); all 0 where a data set has no split of its own.
-        items: a name for each image, unique: its path below the data set's folder, where it has one.
-        sizes: width and height before the set was made smaller, shape (n, 2), or None if unknown.
-        angles: degrees by which the object was turned, shape (n,), or None.
+        labels: class of each image, shape (n,), from 0.
+        class_names: name of each class; a class may have no images.
+        split: 0 for training and 1 for testing, shape (n,); all 0 if the data set has no official split.
+        items: unique name of each image: its path below the folder of the data set, if it has one.
+        sizes: width and height of the original images, shape (n, 2), or None if unknown.
+        angles: rotation of the object in degrees, shape (n,), or None.
     """
 
     name: str
@@ -212,32 +209,38 @@ class ImageSet:
         return len(self.source)
 
     def image(self, index: int) -> Image.Image:
-        """One image as upright RGB.
+        """Read an image as upright RGB.
+
+        Args:
+            index: index of the image; negative indices count from the end.
+
+        Returns:
+            The image, in mode RGB.
 
         Raises:
-            UnreadableImageError: a ValueError; it is missing or broken.
-            IndexError: there is no such image.
+            UnreadableImageError: a ValueError; the image is missing or broken.
+            IndexError: the index is out of range.
         """
         if not -len(self) <= index < len(self):
-            raise IndexError(f"{self.name}: image {index} of {len(self)}")
+            raise IndexError(f"{self.name}: image {index} of {len(self)}; expected an index below {len(self)}")
         try:
             return self.source.read(index % len(self))
         except UnreadableImageError as error:
             raise UnreadableImageError(f"{self.items[index]} of {self.name}", error.reason) from error
 
     def subset(self, indices: Sequence[int] | NDArray[np.integer] | NDArray[np.bool_]) -> "ImageSet":
-        """Some of the images; nothing is decoded or copied but labels and names.
+        """Return a part of the set; no image is decoded or copied.
 
         Args:
-            indices: positions in any order, or a mask of shape (n,): `images.subset(images.split == 0)`.
+            indices: indices in any order, or a boolean mask of shape (n,), such as `images.split == 0`.
 
         Returns:
-            A set with the same classes, whether or not each still has an image.
+            A set with the same classes, also those without images in the subset.
 
         Raises:
-            ValueError: a position does not exist or occurs twice, or the mask has another length.
+            ValueError: an index is out of range or occurs twice, or the mask has another length.
         """
-        chosen = self._positions(np.asarray(indices))  # (k,)
+        chosen = self._indices(np.asarray(indices))  # (k,)
         return replace(
             self,
             source=self.source.select(chosen),
@@ -248,7 +251,7 @@ class ImageSet:
             angles=None if self.angles is None else self.angles[chosen],
         )
 
-    def _positions(self, indices: NDArray[np.generic]) -> NDArray[np.int64]:
+    def _indices(self, indices: NDArray[np.generic]) -> NDArray[np.int64]:
         n = len(self)
         if indices.dtype == np.bool_:
             if indices.shape != (n,):
@@ -258,11 +261,11 @@ class ImageSet:
             return np.empty(0, dtype=np.int64)
         if indices.ndim != 1 or indices.dtype.kind not in "iu":
             raise ValueError(
-                f"{self.name}: positions of shape {indices.shape} and type {indices.dtype}; expected a list of integers"
+                f"{self.name}: indices of shape {indices.shape} and type {indices.dtype}; expected a list of integers"
             )
         chosen = indices.astype(np.int64)
         if chosen.min() < 0 or chosen.max() >= n:
-            raise ValueError(f"{self.name}: positions from {chosen.min()} to {chosen.max()}; expected 0 to {n - 1}")
+            raise ValueError(f"{self.name}: indices from {chosen.min()} to {chosen.max()}; expected 0 to {n - 1}")
         return chosen
 
 

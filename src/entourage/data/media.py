@@ -1,7 +1,4 @@
-"""Image files: find them below a folder, and read any of them as upright RGB.
-
-Sound files: find them below a folder, and read any of them as one channel at a given rate.
-"""
+"""Readers of image files, as upright RGB, and of sound files, as one channel at a given rate."""
 
 import math
 from pathlib import Path
@@ -23,38 +20,38 @@ class UnreadableImageError(UnreadableFileError):
 
 
 def list_images(folder: str | Path) -> list[Path]:
-    """All image files below a folder, sorted by path, as `list_files` finds them.
+    """List all image files below a folder, sorted by path; see `list_files`.
 
     Raises:
-        ValueError: the folder is missing, is not a folder, cannot be read, or holds no image.
+        ValueError: the folder is missing, is not a folder, cannot be read, or contains no images.
     """
     return list_files(folder, IMAGE_SUFFIXES, "image")
 
 
 def read_image(path: str | Path, *, shorter_side: int | None = None) -> Image.Image:
-    """Read an image file as RGB, turned upright as its EXIF orientation says.
+    """Read an image file as RGB, rotated according to its EXIF orientation.
 
-    Transparent parts become white; 16-bit and floating-point grey is scaled to 8 bits instead of being clipped.
+    Transparent parts become white. 16-bit and floating-point grey is scaled to 8 bits, not clipped.
 
     Args:
         path: the file.
-        shorter_side: when only a small version is needed, its shorter side. A JPEG is then decoded at 1/2, 1/4 or 1/8
-            of its size as long as it stays at least this large, which is several times faster for photographs.
+        shorter_side: smallest shorter side that the caller needs. A JPEG is then decoded at 1/2, 1/4 or 1/8 of its
+            size, whichever is the smallest that is at least this large; several times faster for photographs.
 
     Returns:
         The first frame, in mode RGB.
 
     Raises:
-        UnreadableImageError: a ValueError; the file is missing, corrupt, truncated, or so large when unpacked that it
-            looks like an attack.
+        UnreadableImageError: a ValueError; the file is missing, corrupt, truncated, or decompresses to more pixels than
+            Pillow's limit against decompression bombs.
     """
-    if not Path(path).is_file():  # a pipe would block for ever
+    if not Path(path).is_file():  # a pipe would block forever
         raise UnreadableImageError(path, "no such file")
     return decode_image(Path(path), path, shorter_side)
 
 
 def decode_image(file: Path | BinaryIO, name: str | Path, shorter_side: int | None = None) -> Image.Image:
-    """As `read_image`, from a file or from bytes in memory; `name` is what an error calls it."""
+    """Read an image as `read_image` does, from a file or from bytes in memory; `name` is for messages."""
     try:
         with Image.open(file) as image:
             if shorter_side is not None:
@@ -63,13 +60,13 @@ def decode_image(file: Path | BinaryIO, name: str | Path, shorter_side: int | No
             return _to_rgb(image)
     except UnidentifiedImageError as error:  # its own message repeats the path, or names an object in memory
         raise UnreadableImageError(name, "not an image, or of an unknown format") from error
-    # Decoders of broken files raise almost anything: OSError, SyntaxError, struct.error, KeyError, zlib.error...
+    # On broken files, decoders raise many types: OSError, SyntaxError, struct.error, KeyError, zlib.error, ...
     except Exception as error:
         raise UnreadableImageError(name, error_reason(error)) from error
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
-    """Any mode to RGB, the transparent parts on white."""
+    """Convert an image of any mode to RGB; transparent parts become white."""
     if image.mode.startswith(("I", "F")):
         return _deep_to_grey(image).convert("RGB")
     if image.has_transparency_data:
@@ -80,16 +77,16 @@ def _to_rgb(image: Image.Image) -> Image.Image:
 
 
 def _deep_to_grey(image: Image.Image) -> Image.Image:
-    """Grey of 16 or 32 bits or floating point to 8 bits; `Image.convert` would clip everything above 255 to white."""
+    """Scale grey of 16 or 32 bits or floating point to 8 bits; `Image.convert` would clip values above 255."""
     values = np.nan_to_num(np.asarray(image, dtype=np.float32), nan=0.0, posinf=0.0, neginf=0.0)  # (h, w)
     peak = float(values.max())
     common_peaks = (1.0, 255.0, 65535.0) if image.mode == "F" else (65535.0,)
-    white = next((usual for usual in common_peaks if peak <= usual), peak)
+    white = next((common for common in common_peaks if peak <= common), peak)
     return Image.fromarray((values.clip(0.0, white) * (255.0 / white)).round().astype(np.uint8))
 
 
 AUDIO_SUFFIXES = frozenset({".wav", ".flac", ".ogg", ".oga", ".opus", ".aif", ".aiff", ".au", ".mp3"})
-MAX_SECONDS = 4 * 3600  # seconds; a file that claims to be longer is refused before it is unpacked
+MAX_SECONDS = 4 * 3600  # a file whose header states a longer duration is rejected before it is decoded
 
 
 class UnreadableAudioError(UnreadableFileError):
@@ -99,42 +96,43 @@ class UnreadableAudioError(UnreadableFileError):
 
 
 def list_audio(folder: str | Path) -> list[Path]:
-    """All sound files below a folder, sorted by path, as `list_files` finds them.
+    """List all sound files below a folder, sorted by path; see `list_files`.
 
     Raises:
-        ValueError: the folder is missing, is not a folder, cannot be read, or holds no sound.
+        ValueError: the folder is missing, is not a folder, cannot be read, or contains no sounds.
     """
     return list_files(folder, AUDIO_SUFFIXES, "sound")
 
 
 def has_audio_name(name: str) -> bool:
-    """Whether a file is named like a sound."""
+    """Return whether a file name has the suffix of a sound file."""
     return has_suffix(name, AUDIO_SUFFIXES)
 
 
 def read_audio(path: str | Path, rate: int) -> NDArray[np.float32]:
-    """Read a sound file: the mean of its channels, resampled.
+    """Read a sound file as the mean of its channels, resampled to a given rate.
 
     Args:
         path: the file; WAV, FLAC, Ogg (Vorbis, Opus), AIFF, AU or MP3.
-        rate: samples a second of the result.
+        rate: samples per second of the result.
 
     Returns:
-        Samples, shape (t,), in [-1, 1] as a rule.
+        Samples, shape (t,), usually in [-1, 1].
 
     Raises:
-        UnreadableAudioError: a ValueError; the file is missing, corrupt, empty, too long, or not all finite.
+        UnreadableAudioError: a ValueError; the file is missing, corrupt, empty, too long, or contains values that are
+            not finite.
         ModuleNotFoundError: the package soundfile is not installed.
     """
-    if not Path(path).is_file():  # a pipe would block for ever
+    if not Path(path).is_file():  # a pipe would block forever
         raise UnreadableAudioError(path, "no such file")
     with Path(path).open("rb") as stream:
         return decode_audio(stream, path, rate)
 
 
 def decode_audio(stream: BinaryIO, name: str | Path, rate: int) -> NDArray[np.float32]:
-    """As `read_audio`, from an open file or from bytes in memory; `name` is for messages."""
-    import soundfile  # a compiled library that only those need who read sounds
+    """Read a sound as `read_audio` does, from an open file or from bytes in memory; `name` is for messages."""
+    import soundfile  # a compiled library that only sounds require
 
     try:
         with soundfile.SoundFile(stream) as file:
@@ -143,16 +141,16 @@ def decode_audio(stream: BinaryIO, name: str | Path, rate: int) -> NDArray[np.fl
             samples = file.read(dtype="float32", always_2d=True).mean(axis=1)  # (t,)
             original = int(file.samplerate)
     except (soundfile.SoundFileError, OSError, RuntimeError) as error:
-        reason = error_reason(error).rpartition(">: ")[2]  # the stream's own description helps nobody
+        reason = error_reason(error).rpartition(">: ")[2]  # without the repr of the stream
         raise UnreadableAudioError(name, reason or type(error).__name__) from error
     if not len(samples):
         raise UnreadableAudioError(name, "empty")
     if not np.isfinite(samples).all():
-        raise UnreadableAudioError(name, "holds values that are not finite")
-    return _resampled(samples, original, rate)
+        raise UnreadableAudioError(name, "contains values that are not finite")
+    return _resample(samples, original, rate)
 
 
-def _resampled(samples: NDArray[np.float32], before: int, after: int) -> NDArray[np.float32]:
+def _resample(samples: NDArray[np.float32], before: int, after: int) -> NDArray[np.float32]:
     if before == after:
         return samples
     from scipy.signal import resample_poly  # takes a second to import

@@ -1,12 +1,12 @@
-"""Decoded pixels on disk: a `.npy` file that any NumPy can map, followed by a note of what it was made from.
+"""Decoded pixels of all images of a set, in memory or in a cache file.
 
-The note is in the same file, and the file appears in one step, so that pixels and note can never disagree.
-
-Decoded pixels of a whole image set, in memory or in a file: decoded once, then read at the speed of an array.
+A cache file is a `.npy` file, which NumPy can map into memory, followed by a footer with the digest of its source. It
+is written in one step, so that pixels and footer always agree.
 """
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -36,12 +36,12 @@ def write_pixel_file(
     shape: tuple[int, ...],
     chunks: Iterable[tuple[NDArray[np.uint8], Failures]],
 ) -> None:
-    """Write pixels as they come.
+    """Write pixels to a cache file, chunk by chunk.
 
     Args:
-        path: the file; made, or replaced in one step when all is written.
-        digest: what the pixels were made from.
-        shape: (n, height, width, 3), as if no image fails.
+        path: the file; an existing one is replaced in one step at the end.
+        digest: digest of the source of the pixels.
+        shape: (n, height, width, 3) for n images, including those that cannot be read.
         chunks: pixels (k, height, width, 3) of the images that could be read, and index and reason of the others.
 
     Raises:
@@ -51,8 +51,7 @@ def write_pixel_file(
     rows = 0
     try:
         with atomic_path(path) as temporary, temporary.open("wb") as stream:
-            _write_header(stream, shape)
-            begin = stream.tell()
+            header_end = _write_header(stream, shape)
             for values, failed in chunks:
                 stream.write(np.ascontiguousarray(values).data)
                 rows += len(values)
@@ -60,33 +59,33 @@ def write_pixel_file(
             footer = json.dumps({"digest": digest, "failures": failures}).encode()
             stream.write(footer + len(footer).to_bytes(_LENGTH_BYTES, "little") + _MAGIC)
             stream.seek(0)
-            _write_header(stream, (rows, *shape[1:]))  # as long as before: NumPy leaves room for the number of rows
-            if stream.tell() != begin:
-                raise ValueError(f"cannot write {path}: NumPy's header changed its length")
+            # The header has the same length as before: NumPy reserves digits for the number of rows.
+            if _write_header(stream, (rows, *shape[1:])) != header_end:
+                raise ValueError(f"cannot write {path}: the header has another length; expected NumPy to pad it")
     except OSError as error:
         raise ValueError(f"cannot write {path}: {error.strerror}") from error
 
 
 def open_pixel_file(path: str | Path, digest: str) -> tuple[NDArray[np.uint8], Failures] | None:
-    """Open a file of pixels if it was made from this.
+    """Open a cache file if it was made from the expected source.
 
     Args:
         path: the file.
-        digest: what the pixels should have been made from.
+        digest: digest of the expected source.
 
     Returns:
-        The pixels, mapped into memory and read-only, with index and reason of the images that failed; None if there is
-        no such file, or it was made from something else.
+        The pixels, mapped into memory and read-only, with index and reason of the images that failed; None if the file
+        does not exist or was made from another source.
 
     Raises:
-        ValueError: the file is there but was not written by `write_pixel_file`; it shall not be overwritten.
+        ValueError: the file exists but was not written by `write_pixel_file`, so that it must not be overwritten.
     """
     path = Path(path)
     if not path.exists():
         return None
     footer = _read_footer(path)
     if footer is None:
-        advice = "delete it, or the folder above it if a training made that, or choose another name"
+        advice = "delete it, or the folder above it if a training run made it, or choose another name"
         raise ValueError(f"{path}: damaged, or not a file of decoded pixels, so it is not overwritten; {advice}")
     if footer.get("digest") != digest:
         return None
@@ -94,15 +93,17 @@ def open_pixel_file(path: str | Path, digest: str) -> tuple[NDArray[np.uint8], F
         values = np.load(path, mmap_mode="r", allow_pickle=False)
         return values, [(int(index), str(reason)) for index, reason in footer["failures"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path}: damaged: {error_reason(error)}; remove it to have it made anew") from error
+        raise ValueError(f"{path}: damaged: {error_reason(error)}; delete it to have it written again") from error
 
 
-def _write_header(stream: BinaryIO, shape: tuple[int, ...]) -> None:
+def _write_header(stream: BinaryIO, shape: tuple[int, ...]) -> int:
+    """Write the header of a `.npy` file and return its end."""
     npy.write_array_header_1_0(stream, {"descr": "|u1", "fortran_order": False, "shape": shape})
+    return stream.seek(0, os.SEEK_CUR)
 
 
 def _read_footer(path: Path) -> dict[str, Any] | None:
-    """The note at the end of the file, or None if the file is of another kind."""
+    """Return the footer, or None if the file is of another kind."""
     tail = _LENGTH_BYTES + len(_MAGIC)
     try:
         with path.open("rb") as stream:
@@ -124,8 +125,8 @@ def _read_footer(path: Path) -> dict[str, Any] | None:
 
 _CHUNK_BYTES = 2**22
 _CHUNK_IMAGES = 256
-_SMALL_BYTES = 4096  # below, Pillow spends its time under the interpreter's lock: two threads are slower than one
-_VERSION = "entourage pixels 1"  # to be changed with whatever changes the pixels
+_SMALL_BYTES = 4096  # for smaller files, Pillow holds the interpreter lock most of the time: one thread is faster
+_VERSION = "entourage pixels 1"  # must change with every change of the decoding
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,9 +134,9 @@ class Pixels:
     """Pixels of the images that could be read.
 
     Attributes:
-        values: RGB, shape (n_ok, height, width, 3); with a file behind it, mapped into memory and read-only.
-        indices: for each row of `values` the index of its image in the set, shape (n_ok,), ascending.
-        failures: name and reason, one line, of every image that could not be read.
+        values: RGB, shape (n_ok, height, width, 3); mapped from the cache file, read-only, if there is one.
+        indices: index in the set of the image in each row of `values`, shape (n_ok,), ascending.
+        failures: name of every image that could not be read, and the reason in one line.
     """
 
     values: NDArray[np.uint8]
@@ -145,7 +146,7 @@ class Pixels:
 
 @dataclass(frozen=True)
 class _Chunk:
-    """A few images on their way: their pixels (k, height, width, 3), and index and reason of those that failed."""
+    """Pixels of consecutive images, shape (k, height, width, 3), and index and reason of those that failed."""
 
     values: NDArray[np.uint8]
     failures: list[tuple[int, str]]
@@ -160,24 +161,25 @@ def decode_pixels(
     progress: bool | None = None,
     cache_file: str | Path | None = None,
 ) -> Pixels:
-    """Decode all images to one size, with antialiased bicubic resampling where they do not have it already.
+    """Decode all images and resize them, with antialiased bicubic resampling, unless they have the requested size.
 
     Args:
         images: an image set or image files, n of them.
         size: height and width.
-        crop: None squashes the whole image into `size`. A share keeps the aspect: of the largest area in the middle
-            that has the aspect of `size`, this share of each side ("resize, then centre crop").
-        workers: threads; by default one for each core, at most 16, and a single one where images are tiny.
-        progress: show a bar on stderr; None: only if it is a terminal.
-        cache_file: a `.npy` file to hold the pixels in place of memory. If it is there already and was made from the
-            same images in the same way, it is only opened; otherwise it is replaced. Image files count as the same as
-            long as name, size and time of change are.
+        crop: None resizes the entire image to `size`, ignoring its aspect ratio. A fraction keeps the aspect ratio
+            ("resize, then centre crop"): the largest centred rectangle with the aspect ratio of `size` is scaled by
+            this fraction, and the result is resized.
+        workers: number of threads. None: one per core, at most 16, and a single one for tiny images.
+        progress: whether to show a progress bar on stderr; None: only on a terminal.
+        cache_file: a `.npy` file that stores the pixels instead of memory. It is reused if it was made from the same
+            images with the same options, otherwise replaced. Image files are the same if path, size and modification
+            time are.
 
     Returns:
-        The pixels. Memory: the result, or with a file, 12 MiB for each thread (more only if images are very large).
+        The pixels. Memory: the result, or with a file, 12 MiB per thread (more only for very large images).
 
     Raises:
-        ValueError: size, crop or workers is out of range, or `cache_file` is a file of another kind.
+        ValueError: `size`, `crop` or `workers` is out of range, or `cache_file` is a file of another kind.
     """
     _check(size, crop)
     source: ImageSource = images.source if isinstance(images, ImageSet) else ImageFiles(images)
@@ -200,7 +202,7 @@ def decode_pixels(
         write_pixel_file(cache_file, digest, shape, ((chunk.values, chunk.failures) for chunk in chunks))
         stored = open_pixel_file(cache_file, digest)
     if stored is None:
-        raise ValueError(f"{cache_file}: replaced by another process while it was in use; expected a file for each set")
+        raise ValueError(f"{cache_file}: replaced by another process during use; expected a separate file for each set")
     return _pixels(*stored, names)
 
 
@@ -214,7 +216,7 @@ def _decode_chunks(
     source: ImageSource, size: tuple[int, int], crop: float | None, threads: int, progress: bool | None
 ) -> Iterator[_Chunk]:
     n = len(source)
-    # Chunks, because handing over a tiny image to a thread takes longer than decoding it.
+    # Chunks, because passing a tiny image to a thread takes longer than decoding it.
     step = max(1, min(_CHUNK_IMAGES, _CHUNK_BYTES // (size[0] * size[1] * 3)))
     chunks = [range(start, min(start + step, n)) for start in range(0, n, step)]
     with progress_bar("Decoding images", n, progress) as advance:
@@ -227,7 +229,7 @@ def _decode_chunk(source: ImageSource, size: tuple[int, int], crop: float | None
     values = np.empty((len(indices), *size, 3), dtype=np.uint8)  # (k, height, width, 3)
     failures: list[tuple[int, str]] = []
     row = 0
-    # Twice what is needed, so that the resampling below and not the JPEG decoder decides how the result looks.
+    # Twice the required size, so that the quality depends on the resampling below and not on the JPEG decoder.
     shorter_side = int(2 * max(size) / (crop or 1.0))
     for index in indices:
         try:
@@ -261,4 +263,4 @@ def _check(size: tuple[int, int], crop: float | None) -> None:
     if min(size) < 1:
         raise ValueError(f"size is {size}; expected height and width, each 1 or more")
     if crop is not None and not 0.0 < crop <= 1.0:
-        raise ValueError(f"crop is {crop}; expected a share above 0 and at most 1, or None")
+        raise ValueError(f"crop is {crop}; expected a fraction above 0 and at most 1, or None")

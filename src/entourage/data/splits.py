@@ -1,4 +1,4 @@
-"""Which images are for training, and which of them keep their labels: drawn class by class, from a seed."""
+"""Stratified random splits of images, and stratified random samples of labels."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,22 +10,22 @@ from entourage.validation import is_integer
 def stratified_split(labels: ArrayLike, train_fraction: float, seed: int) -> NDArray[np.uint8]:
     """Split each class at random in the same proportion.
 
-    Of a class with c images, `train_fraction` times c, rounded (a half upwards), are for training; but a class with two
-    or more has at least one on each side, and a class with a single image has it for training.
+    The number of training images of a class with c images is `train_fraction` times c, rounded (a half upwards). A
+    class with two or more images has at least one in each part; the image of a class with a single one is for training.
 
     Args:
         labels: classes, shape (n,), from 0.
-        train_fraction: share that is for training, between 0 and 1.
-        seed: the same seed gives the same split.
+        train_fraction: fraction of the training images, between 0 and 1.
+        seed: random seed.
 
     Returns:
         0 for training, 1 for testing, shape (n,).
 
     Raises:
-        ValueError: the share is not between 0 and 1, or the labels are not classes.
+        ValueError: the fraction is not between 0 and 1, or the labels are not classes.
     """
     if not 0.0 < train_fraction < 1.0:
-        raise ValueError(f"train_fraction is {train_fraction}; expected a share above 0 and below 1")
+        raise ValueError(f"train_fraction is {train_fraction}; expected a fraction above 0 and below 1")
     classes = _check_labels(labels)
     split = np.full(len(classes), TEST, dtype=np.uint8)
     for members in _shuffled_classes(classes, np.random.default_rng(seed)):
@@ -35,25 +35,25 @@ def stratified_split(labels: ArrayLike, train_fraction: float, seed: int) -> NDA
 
 
 def sample_labels(labels: ArrayLike, amount: int | float, seed: int) -> NDArray[np.int64]:
-    """Choose which images keep their labels, at least one of each class.
+    """Sample the images that keep their labels, at least one of each class.
 
-    An integer is a number of labels in all, spread evenly: each class gets as many, and what is left over goes to
-    classes drawn at random, one each; a class with too few images gives all it has, and the others make up for it.
-    A float is a share of each class: of c images, share times c, rounded (a half upwards), and at least one.
+    An integer is the total number of labels. Each class receives the same number; the remainder goes to classes drawn
+    at random, one each. A class with too few images keeps all labels, and the other classes receive the difference. A
+    float is the fraction of each class: its number of images times the fraction, rounded (a half upwards), at least 1.
 
-    With one seed, a larger share keeps every label that a smaller one keeps, and so does a larger number where both
-    spread without a remainder: results for 10, 50 and 100 labels differ by the added labels alone.
+    With the same seed, a larger fraction includes all labels of a smaller one. So does a larger number, if neither
+    leaves a remainder: results for 10, 50 and 100 labels differ by the added labels only.
 
     Args:
-        labels: the classes of all images, shape (n,), from 0.
-        amount: an int of at least one for each class and at most n, or a float above 0 and at most 1.
-        seed: the same seed gives the same choice.
+        labels: classes of all images, shape (n,), from 0.
+        amount: an int from the number of classes to n, or a float above 0 and at most 1.
+        seed: random seed.
 
     Returns:
-        Positions of the images that keep their labels, ascending.
+        Indices of the images that keep their labels, ascending.
 
     Raises:
-        ValueError: the amount is outside its range, or the labels are not classes.
+        ValueError: the amount is out of range, or the labels are not classes.
     """
     classes = _check_labels(labels)
     random = np.random.default_rng(seed)
@@ -64,15 +64,15 @@ def sample_labels(labels: ArrayLike, amount: int | float, seed: int) -> NDArray[
     elif isinstance(amount, float) and 0.0 < amount <= 1.0:
         quota = np.array([max(1, _round(amount * size)) for size in available.tolist()])
     else:
-        raise ValueError(f"amount is {amount!r}; expected an int (labels in all) or a float above 0 and at most 1.0")
+        raise ValueError(f"amount is {amount!r}; expected an int (total number) or a float above 0 and at most 1.0")
     sampled = [indices[:count] for indices, count in zip(members, quota.tolist(), strict=True)]
     return np.sort(np.concatenate(sampled))
 
 
 def _spread(total: int, available: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.int64]:
-    """How many each class gives, as evenly as their sizes allow."""
+    """Return the number of labels per class, as equal as the sizes of the classes allow."""
     if not len(available) <= total <= available.sum():
-        span = f"from {len(available)} (one for each class) to {available.sum()} (all there are)"
+        span = f"from {len(available)} (one per class) to {available.sum()} (all images)"
         raise ValueError(f"amount is {total} labels; expected {span}")
     quota = np.zeros_like(available)
     while total > 0:
@@ -87,7 +87,7 @@ def _spread(total: int, available: NDArray[np.int64], random: np.random.Generato
 
 
 def _shuffled_classes(classes: NDArray[np.int64], random: np.random.Generator) -> list[NDArray[np.int64]]:
-    """The positions of each class, in random order."""
+    """Return the indices of the images of each class, in random order."""
     order = np.argsort(classes, kind="stable")
     _, starts = np.unique(classes[order], return_index=True)
     return [random.permutation(members) for members in np.split(order, starts[1:])]
@@ -98,9 +98,9 @@ def _check_labels(labels: ArrayLike) -> NDArray[np.int64]:
     if classes.ndim != 1 or not len(classes) or classes.dtype.kind not in "iu":
         raise ValueError(f"labels are {classes.dtype} of shape {classes.shape}; expected integers, shape (n,)")
     if classes.min() < 0:
-        raise ValueError(f"labels go down to {classes.min()}; expected classes from 0, without unlabelled images")
+        raise ValueError(f"labels have the minimum {classes.min()}; expected classes from 0 for all images")
     return classes.astype(np.int64)
 
 
 def _round(value: float) -> int:
-    return int(np.floor(value + 0.5 + 1e-9))  # 0.7 * 45 is 31.499999999999996 in floating point, and means 31.5
+    return int(np.floor(value + 0.5 + 1e-9))  # 0.7 * 45 is 31.499999999999996 in floating point, but must give 32

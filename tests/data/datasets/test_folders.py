@@ -25,7 +25,7 @@ def test_the_first_level_is_the_class(tmp_path: Path, save_grey: SaveGrey) -> No
 
 
 @pytest.mark.parametrize("other", ["test", "val"])
-def test_train_and_test_are_parts(tmp_path: Path, save_grey: SaveGrey, other: str) -> None:
+def test_the_split_is_that_of_the_train_and_test_folders(tmp_path: Path, save_grey: SaveGrey, other: str) -> None:
     images = read_image_folder(
         fill(tmp_path, save_grey, "train/b/1.png", "train/c/1.png", f"{other}/b/1.png", f"{other}/a/1.png")
     )
@@ -40,7 +40,7 @@ def test_train_and_test_are_parts(tmp_path: Path, save_grey: SaveGrey, other: st
     assert by_item == expected
 
 
-def test_val_beside_test_is_not_used(tmp_path: Path, save_grey: SaveGrey) -> None:
+def test_val_is_ignored_if_there_is_a_test_folder(tmp_path: Path, save_grey: SaveGrey) -> None:
     images = read_image_folder(
         fill(tmp_path, save_grey, "train/a/1.png", "val/a/1.png", "val/b/1.png", "val/2.png", "test/a/1.png")
     )
@@ -50,37 +50,37 @@ def test_val_beside_test_is_not_used(tmp_path: Path, save_grey: SaveGrey) -> Non
     assert read_image_folder(fill(tmp_path / "train", save_grey, "x/1.png")).class_names == ["a", "x"]
 
 
-def test_train_may_be_a_class_and_may_be_alone(tmp_path: Path, save_grey: SaveGrey) -> None:
+def test_train_may_be_a_class_or_the_only_part(tmp_path: Path, save_grey: SaveGrey) -> None:
     vehicles = read_image_folder(fill(tmp_path / "v", save_grey, "train/1.png", "bus/1.png"))
     assert vehicles.class_names == ["bus", "train"]
-    alone = read_image_folder(fill(tmp_path / "t", save_grey, "train/a/1.png"))
-    assert alone.class_names == ["a"]
-    assert alone.split.tolist() == [0]
+    train_only = read_image_folder(fill(tmp_path / "t", save_grey, "train/a/1.png"))
+    assert train_only.class_names == ["a"]
+    assert train_only.split.tolist() == [0]
 
 
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        (["a/1.png", "1.png"], r"1\.png is in no class; expected images as .*/CLASS/IMAGE"),
-        (["train/a/1.png", "test/1.png"], r"test/1\.png is in no class; expected images as .*/train/CLASS/IMAGE"),
+        (["a/1.png", "1.png"], r"1\.png: .*; expected images as .*/CLASS/IMAGE"),
+        (["train/a/1.png", "test/1.png"], r"test/1\.png: .*; expected images as .*/train/CLASS/IMAGE"),
     ],
 )
-def test_images_outside_classes_are_refused(
+def test_images_outside_classes_are_rejected(
     tmp_path: Path, save_grey: SaveGrey, names: list[str], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
         read_image_folder(fill(tmp_path, save_grey, *names))
 
 
-def test_folders_without_images_are_refused(tmp_path: Path, save_grey: SaveGrey) -> None:
+def test_folders_without_images_are_rejected(tmp_path: Path, save_grey: SaveGrey) -> None:
     with pytest.raises(ValueError, match="does not exist"):
         read_image_folder(tmp_path / "gone")
     fill(tmp_path, save_grey, "x/1.png")
-    with pytest.raises(ValueError, match="holds no image but those of x"):
+    with pytest.raises(ValueError, match="images of x only; expected other classes"):
         read_image_folder(tmp_path, exclude={"x"})
 
 
-def test_clutter_is_no_class_of_caltech101(tmp_path: Path, save_grey: SaveGrey) -> None:
+def test_the_clutter_of_caltech101_is_not_a_class(tmp_path: Path, save_grey: SaveGrey) -> None:
     root = tmp_path / "101_ObjectCategories"
     fill(root, save_grey, "Faces/image_0001.jpg", "BACKGROUND_Google/image_0001.jpg", "ant/image_0001.jpg")
     images = read_caltech101(tmp_path)
@@ -88,7 +88,7 @@ def test_clutter_is_no_class_of_caltech101(tmp_path: Path, save_grey: SaveGrey) 
     assert images.class_names == ["Faces", "ant"]
 
 
-def test_lists_cannot_lead_out_of_their_folder(tmp_path: Path) -> None:
+def test_paths_in_lists_must_lie_below_the_folder(tmp_path: Path) -> None:
     assert list(files_below(tmp_path, ["a/..b.jpg"]).paths) == [tmp_path / "a/..b.jpg"]
     for name in ("../a.jpg", "a/../../b.jpg", "/a.jpg"):
         with pytest.raises(ValueError, match="expected a path below that folder"):

@@ -19,10 +19,10 @@ def save(path: Path, arrays: dict[str, Any], *without: str) -> Path:
     return path
 
 
-def test_a_pack_is_read_whole(tmp_path: Path, pack_arrays: PackArrays) -> None:
+def test_all_arrays_of_a_pack_are_read(tmp_path: Path, pack_arrays: PackArrays) -> None:
     path = save(tmp_path / "p.npz", pack_arrays([0, 1, 1]))
     images = read_pack(path)
-    assert [grey(images.image(place)) for place in range(3)] == [0, 10, 20]
+    assert [grey(images.image(index)) for index in range(3)] == [0, 10, 20]
     assert images.image(0).size == (6, 4)
     assert images.labels.tolist() == [0, 1, 1]
     assert images.labels.dtype == np.int64
@@ -35,7 +35,7 @@ def test_a_pack_is_read_whole(tmp_path: Path, pack_arrays: PackArrays) -> None:
     assert images.name == str(path)
 
 
-def test_what_is_optional_may_be_absent(tmp_path: Path, pack_arrays: PackArrays) -> None:
+def test_optional_arrays_may_be_missing(tmp_path: Path, pack_arrays: PackArrays) -> None:
     path = save(tmp_path / "p.npz", pack_arrays([1, 0]), "split", "filenames", "orig_size")
     images = read_pack(path)
     assert images.items == ["bee/0", "ant/1"]
@@ -51,18 +51,16 @@ def test_views_are_named_by_their_angle(tmp_path: Path, pack_arrays: PackArrays)
     assert images.angles.tolist() == [0, 355]
 
 
-def test_one_name_in_both_parts_is_told_apart(tmp_path: Path, pack_arrays: PackArrays) -> None:
+def test_equal_names_in_both_parts_have_different_prefixes(tmp_path: Path, pack_arrays: PackArrays) -> None:
     arrays = pack_arrays([0, 0]) | {"filenames": np.array([b"x", b"x"])}
     assert read_pack(save(tmp_path / "p.npz", arrays)).items == ["train/ant/x", "test/ant/x"]
 
 
-def test_bytes_before_between_and_after_images_are_allowed_only_at_the_ends(
-    tmp_path: Path, pack_arrays: PackArrays
-) -> None:
+def test_bytes_before_the_first_and_after_the_last_image_are_ignored(tmp_path: Path, pack_arrays: PackArrays) -> None:
     arrays = pack_arrays([0, 1])
     padded = {"data": np.concatenate([[7], arrays["data"], [7]]).astype(np.uint8), "offsets": arrays["offsets"] + 1}
     images = read_pack(save(tmp_path / "p.npz", arrays | padded))
-    assert [grey(images.image(place)) for place in range(2)] == [0, 10]
+    assert [grey(images.image(index)) for index in range(2)] == [0, 10]
 
 
 @pytest.mark.parametrize(
@@ -70,10 +68,10 @@ def test_bytes_before_between_and_after_images_are_allowed_only_at_the_ends(
     [
         ({"data": np.zeros(9)}, r"data is float64 of shape \(9,\); expected uint8"),
         ({"data": np.zeros((3, 3), np.uint8)}, r"data is uint8 of shape \(3, 3\)"),
-        ({"data": np.zeros(9, np.uint8)}, "the offsets do not rise from 0 to the 9 bytes"),
+        ({"data": np.zeros(9, np.uint8)}, "offsets; expected ascending values from 0 to 9"),
         ({"offsets": np.array([0, 5])}, "2 offsets for 3 labels; expected 4"),
-        ({"offsets": np.array([0, 9, 8, 12])}, "the offsets do not rise"),
-        ({"offsets": np.array([-1, 2, 8, 12])}, "the offsets do not rise"),
+        ({"offsets": np.array([0, 9, 8, 12])}, "offsets; expected ascending values"),
+        ({"offsets": np.array([-1, 2, 8, 12])}, "offsets; expected ascending values"),
         ({"offsets": np.array([0.0, 2.0, 8.0, 12.0])}, "offsets is float64 .* expected integers"),
         ({"labels": np.array([0, 1, 2])}, "label of image 2 is 2; expected 0 to 1"),
         ({"labels": np.array([0, -1, 1])}, "label of image 1 is -1"),
@@ -84,7 +82,7 @@ def test_bytes_before_between_and_after_images_are_allowed_only_at_the_ends(
         ({"split": np.array([0, 1])}, r"split of shape \(2,\) for 3 images"),
         ({"filenames": np.array(["a", "b"])}, "2 filenames for 3 labels"),
         ({"filenames": np.array(["a", "b", "b"])}, "item 'train/bee/b'|item 'bee/b'|occurs 2 times"),
-        ({"class_names": np.array([1, 2])}, "class_names is int64 .* expected texts"),
+        ({"class_names": np.array([1, 2])}, "class_names is int64 .* expected strings"),
         ({"orig_size": np.array([1, 2, 3])}, "orig_size is int64 .* expected integers in 2"),
         ({"orig_size": np.zeros((2, 2), np.int16)}, r"sizes of shape \(2, 2\) for 3 images"),
         ({"class_names": np.array(["ant", None])}, "cannot be read: Object arrays"),
@@ -101,14 +99,14 @@ def test_bad_packs_give_one_line(
     assert "\n" not in str(caught.value)
 
 
-def test_other_files_are_no_packs(tmp_path: Path, pack_arrays: PackArrays) -> None:
+def test_other_files_are_rejected(tmp_path: Path, pack_arrays: PackArrays) -> None:
     with pytest.raises(ValueError, match="no such file"):
         read_pack(tmp_path / "gone.npz")
     (tmp_path / "text.npz").write_text("no archive")
     with pytest.raises(ValueError, match="cannot be read"):
         read_pack(tmp_path / "text.npz")
-    whole = save(tmp_path / "cut.npz", pack_arrays([0, 1])).read_bytes()
-    (tmp_path / "cut.npz").write_bytes(whole[: len(whole) // 2])
+    content = save(tmp_path / "cut.npz", pack_arrays([0, 1])).read_bytes()
+    (tmp_path / "cut.npz").write_bytes(content[: len(content) // 2])
     with pytest.raises(ValueError, match="cannot be read"):
         read_pack(tmp_path / "cut.npz")
     with (tmp_path / "array.npz").open("wb") as stream:
@@ -116,32 +114,32 @@ def test_other_files_are_no_packs(tmp_path: Path, pack_arrays: PackArrays) -> No
     with pytest.raises(ValueError, match="a single array"):
         read_pack(tmp_path / "array.npz")
     save(tmp_path / "features.npz", {"features": np.zeros((2, 2)), "labels": np.zeros(2)})
-    with pytest.raises(ValueError, match="not a pack of images, it has no data, offsets, class_names"):
+    with pytest.raises(ValueError, match="data, offsets, class_names; expected a pack of images"):
         read_pack(tmp_path / "features.npz")
 
 
-def test_parts_are_joined_with_labels_counting_on(tmp_path: Path, pack_arrays: PackArrays) -> None:
+def test_packs_of_one_data_set_are_joined(tmp_path: Path, pack_arrays: PackArrays) -> None:
     names = ["a", "b", "c"]
     first = read_pack(save(tmp_path / "1.npz", pack_arrays([0, 1], names)))
     second = read_pack(save(tmp_path / "2.npz", pack_arrays([2, 2, 2], names, first=100)))
-    whole = join_packs([first, second], "whole")
-    assert [grey(whole.image(place)) for place in range(5)] == [0, 10, 100, 110, 120]
-    assert whole.labels.tolist() == [0, 1, 2, 2, 2]
-    assert whole.split.tolist() == [0, 1, 0, 1, 0]
-    assert whole.items[:3] == ["a/0.png", "b/1.png", "c/0.png"]
-    assert whole.sizes is not None
-    assert whole.sizes[:, 0].tolist() == [60, 61, 60, 61, 62]
-    assert whole.name == "whole"
-    bare = read_pack(save(tmp_path / "3.npz", pack_arrays([2], names), "orig_size"))
-    assert join_packs([first, bare], "whole").sizes is None
-    assert join_packs([first], "alone").items == first.items
+    joined = join_packs([first, second], "joined")
+    assert [grey(joined.image(index)) for index in range(5)] == [0, 10, 100, 110, 120]
+    assert joined.labels.tolist() == [0, 1, 2, 2, 2]
+    assert joined.split.tolist() == [0, 1, 0, 1, 0]
+    assert joined.items[:3] == ["a/0.png", "b/1.png", "c/0.png"]
+    assert joined.sizes is not None
+    assert joined.sizes[:, 0].tolist() == [60, 61, 60, 61, 62]
+    assert joined.name == "joined"
+    without_sizes = read_pack(save(tmp_path / "3.npz", pack_arrays([2], names), "orig_size"))
+    assert join_packs([first, without_sizes], "joined").sizes is None
+    assert join_packs([first], "single").items == first.items
 
 
-def test_parts_that_do_not_belong_together_are_refused(tmp_path: Path, pack_arrays: PackArrays) -> None:
+def test_packs_of_different_data_sets_are_rejected(tmp_path: Path, pack_arrays: PackArrays) -> None:
     first = read_pack(save(tmp_path / "1.npz", pack_arrays([0, 1])))
-    again = read_pack(save(tmp_path / "2.npz", pack_arrays([0])))
+    overlapping = read_pack(save(tmp_path / "2.npz", pack_arrays([0])))
     other = read_pack(save(tmp_path / "3.npz", pack_arrays([0], ["cat"])))
-    with pytest.raises(ValueError, match=r"2.npz and .*1.npz both hold 'ant/0.png'"):
-        join_packs([first, again], "whole")
-    with pytest.raises(ValueError, match=r"3.npz and .*1.npz name different classes"):
-        join_packs([first, other], "whole")
+    with pytest.raises(ValueError, match=r"2.npz and .*1.npz .* 'ant/0.png'; expected parts without overlap"):
+        join_packs([first, overlapping], "joined")
+    with pytest.raises(ValueError, match=r"3.npz and .*1.npz .*; expected parts of one data set"):
+        join_packs([first, other], "joined")

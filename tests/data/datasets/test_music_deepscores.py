@@ -20,14 +20,14 @@ def table(*files: str) -> bytes:
 
 
 def packed(path: Path, **files: bytes) -> Path:
-    """An archive; a name's first underscore stands for the slash behind images."""
+    """Write an archive; "images_" in a name denotes the folder s/images/, "__" a dot."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in files.items():
             archive.writestr(name.replace("images_", "s/images/").replace("__", "."), content)
     return path
 
 
-def test_splits_are_those_of_the_tables_names(tmp_path: Path) -> None:
+def test_splits_are_read_from_the_names_of_the_tables(tmp_path: Path) -> None:
     files = {"deepscores_train__json": table("a.png", "b.png"), "deepscores_test__json": table("c.png")}
     images = {f"images_{name}__png": b"" for name in "abc"}
     path = packed(tmp_path / "x.zip", **files, **images)
@@ -39,7 +39,7 @@ def test_splits_are_those_of_the_tables_names(tmp_path: Path) -> None:
     assert not holds_deepscores(tmp_path)
 
 
-def test_a_page_has_its_staves_measure_and_its_place_in_the_archive(tmp_path: Path) -> None:
+def test_a_page_has_the_interline_of_its_staves_and_its_member_of_the_archive(tmp_path: Path) -> None:
     path = packed(tmp_path / "x.zip", deepscores__json=table("a.png"), images_a__png=b"pixels")
     (page,) = read_deepscores(path)
     assert (page.path, page.member, page.categories) == (path, "s/images/a.png", [135])
@@ -48,16 +48,16 @@ def test_a_page_has_its_staves_measure_and_its_place_in_the_archive(tmp_path: Pa
     assert EXTENDED_IDS["staff"] == deepscores.STAFF_CATEGORY
 
 
-def test_only_tables_are_unpacked_and_none_beyond_the_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_tables_up_to_a_maximum_size_are_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = packed(tmp_path / "x.zip", deepscores__json=table("a.png"), images_a__png=bytes(5000), big__bin=b"0")
     unpacked: list[str] = []
     read = zipfile.ZipFile.read
 
-    def noted(self: zipfile.ZipFile, name: str, *how: Any) -> bytes:
+    def record(self: zipfile.ZipFile, name: str, *arguments: Any) -> bytes:
         unpacked.append(name)
-        return read(self, name, *how)
+        return read(self, name, *arguments)
 
-    monkeypatch.setattr(zipfile.ZipFile, "read", noted)
+    monkeypatch.setattr(zipfile.ZipFile, "read", record)
     read_deepscores(path)
     assert unpacked == ["deepscores.json"]
     with pytest.raises(ValueError, match=r"s/images/a.png has 5000 bytes, unpacked; expected at most 4999"):
@@ -67,14 +67,14 @@ def test_only_tables_are_unpacked_and_none_beyond_the_bound(tmp_path: Path, monk
         read_deepscores(path)
 
 
-def test_other_archives_are_told_apart_in_a_line(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"no table of DeepScoresV2; expected deepscores\*\.json in it"):
+def test_other_archives_are_reported_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"a\.zip: .*; expected deepscores\*\.json"):
         read_deepscores(packed(tmp_path / "a.zip", x__json=b"{}"))
     for content in (b"{}", b"[1]", b"\xff", b'{"images": [{}], "annotations": {}}', b'{"images": [1]'):
         path = packed(tmp_path / "b.zip", deepscores__json=content)
-        with pytest.raises(ValueError, match=r"deepscores.json is not as DeepScoresV2 writes it") as told:
+        with pytest.raises(ValueError, match=r"deepscores.json .*; expected a table of DeepScoresV2") as caught:
             read_deepscores(path)
-        assert "\n" not in str(told.value)
+        assert "\n" not in str(caught.value)
     with pytest.raises(ValueError, match=r"image a\.png is missing"):
         read_deepscores(packed(tmp_path / "c.zip", deepscores__json=table("a.png")))
     with pytest.raises(ValueError, match=r"s/images/z.png cannot be unpacked"):

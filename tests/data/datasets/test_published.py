@@ -33,7 +33,7 @@ def test_cub200_joins_its_lists_by_number(tmp_path: Path, save_grey: SaveGrey) -
     assert images.items == ["001.Crow/a b.jpg", "001.Crow/b.jpg", "002.Wren/c.jpg"]
     assert images.labels.tolist() == [0, 0, 1]
     assert images.class_names == ["001.Crow", "002.Wren"]
-    assert images.split.tolist() == [1, 0, 0]  # in the file, 1 is for training
+    assert images.split.tolist() == [1, 0, 0]  # in the file, 1 denotes training
     assert np.asarray(images.image(2))[0, 0, 0] == pytest.approx(70, abs=1)
     with pytest.raises(ValueError, match=r"001\.Crow/b\.jpg of .*: no such file"):
         images.image(1)
@@ -47,10 +47,10 @@ def test_cub200_joins_its_lists_by_number(tmp_path: Path, save_grey: SaveGrey) -
         ("images.txt", "1 ../../secret.jpg\n", r"names '\.\./\.\./secret\.jpg'; expected a path below"),
         ("images.txt", "1 /etc/secret.jpg\n", "names '/etc/secret.jpg'; expected a path below"),
         ("images.txt", "1 a.jpg\n2 a.jpg\n", r"item 'a\.jpg' occurs 2 times"),
-        ("image_class_labels.txt", "1 1\n2 1\n", r"image_class_labels\.txt: nothing on image 4"),
-        ("image_class_labels.txt", "1 1\n2 one\n4 2\n", r"image_class_labels\.txt: line 2: 'one' is no number"),
-        ("image_class_labels.txt", "1 1\n2 1\n4 3\n", r"image 4 is of class 3, which classes\.txt does not name"),
-        ("train_test_split.txt", "1 1\n2 1\n", r"train_test_split\.txt: nothing on image 4"),
+        ("image_class_labels.txt", "1 1\n2 1\n", r"image_class_labels\.txt: no line for image 4"),
+        ("image_class_labels.txt", "1 1\n2 one\n4 2\n", r"labels\.txt: line 2: 'one'; expected a number"),
+        ("image_class_labels.txt", "1 1\n2 1\n4 3\n", r"image 4 is of class 3; expected a class of classes\.txt"),
+        ("train_test_split.txt", "1 1\n2 1\n", r"train_test_split\.txt: no line for image 4"),
     ],
 )
 def test_bad_lists_of_cub200_give_one_line(tmp_path: Path, name: str, text: str, message: str) -> None:
@@ -70,7 +70,7 @@ def test_missing_and_binary_lists_are_named(tmp_path: Path) -> None:
         read_cub200(tmp_path)
 
 
-def test_sop_numbers_its_classes_through_both_parts(tmp_path: Path, save_grey: SaveGrey) -> None:
+def test_sop_numbers_the_classes_of_both_parts_consecutively(tmp_path: Path, save_grey: SaveGrey) -> None:
     save_grey(tmp_path / "sofa_final" / "11_0.JPG", 40)
     images = read_sop(write(tmp_path, SOP))
     assert images.items == ["bicycle/1_0.JPG", "bicycle/2_0.JPG", "sofa_final/11_0.JPG"]
@@ -105,5 +105,5 @@ def test_coil100_takes_object_and_angle_from_the_name(tmp_path: Path, save_grey:
     assert images.angles.tolist() == [355, 5, 10, 0]
     assert images.split.tolist() == [0] * 4
     save_grey(tmp_path / "else" / "a.png", 0)
-    with pytest.raises(ValueError, match=r"holds no image named as obj1__0\.png"):
+    with pytest.raises(ValueError, match=r"else holds .*; expected names such as obj1__0\.png"):
         read_coil100(tmp_path / "else")

@@ -17,7 +17,7 @@ def _no_data(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def lay_out(name: str, folder: Path, save_grey: SaveGrey) -> None:
-    """The smallest official layout of each data set."""
+    """Write the smallest official layout of a data set."""
     folder.mkdir(parents=True, exist_ok=True)
     if name == "cifar10":
         for batch in (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"):
@@ -50,7 +50,7 @@ FOLDERS = {
 EXPECTED = {"cifar10": 6, "caltech101": 1, "cub200": 2, "cars196": 2, "sop": 2, "coil100": 1}
 
 
-@pytest.mark.parametrize("name", [name for name in DATASET_NAMES if name != "cars196"])  # laid out as plain folders
+@pytest.mark.parametrize("name", [name for name in DATASET_NAMES if name != "cars196"])  # here CLASS/IMAGE, no layout
 def test_a_folder_in_an_official_layout_needs_no_name(tmp_path: Path, save_grey: SaveGrey, name: str) -> None:
     lay_out(name, tmp_path / "any name", save_grey)
     images = read_image_set(tmp_path / "any name")
@@ -65,8 +65,8 @@ def test_official_layouts_are_found(tmp_path: Path, save_grey: SaveGrey, name: s
     assert images.name == name
     assert len(images) == EXPECTED[name]
     if name in ("cub200", "cars196"):
-        assert images.split.tolist() == images.labels.tolist() == [0, 1]  # whatever the official split says
-    if name != "cars196":  # found by a file of its own, so the folder itself may be given too
+        assert images.split.tolist() == images.labels.tolist() == [0, 1]  # replaces the official split
+    if name != "cars196":  # a file identifies the layout, so that the folder itself may be the root
         assert find_dataset(name, tmp_path / FOLDERS[name]).items == images.items
 
 
@@ -89,11 +89,11 @@ def test_packs_are_found_through_the_environment(
 
 @pytest.mark.parametrize("name", DATASET_NAMES)
 def test_a_missing_data_set_gives_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    for root, environment, where in (
+    for root, environment, problem in (
         (None, None, "ENTOURAGE_DATA is not set"),
         (None, "", "ENTOURAGE_DATA is not set"),
-        (None, str(tmp_path), f"looked in {tmp_path}"),
-        (tmp_path, None, f"looked in {tmp_path}"),
+        (None, str(tmp_path), f"missing from {tmp_path}"),
+        (tmp_path, None, f"missing from {tmp_path}"),
         (None, str(tmp_path / "gone"), f"{tmp_path / 'gone'} (ENTOURAGE_DATA) does not exist"),
         (tmp_path / "gone", None, f"{tmp_path / 'gone'} (root) does not exist"),
     ):
@@ -104,20 +104,20 @@ def test_a_missing_data_set_gives_one_line(tmp_path: Path, monkeypatch: pytest.M
         with pytest.raises(ValueError, match=f"data set '{name}'") as caught:
             find_dataset(name, root)
         message = str(caught.value)
-        assert where in message
-        assert "comes from https://" in message
+        assert problem in message
+        assert "from https://" in message
         assert "\n" not in message
-        if "looked in" in where:
+        if "missing from" in problem:
             assert FOLDERS[name] in message
             assert f"{name}*.npz" in message
 
 
-def test_unknown_names_are_refused(tmp_path: Path) -> None:
+def test_unknown_names_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="data set 'mnist' is unknown; expected cifar10, caltech101"):
         find_dataset("mnist", tmp_path)
 
 
-def test_the_official_layout_comes_before_packs_and_packs_before_class_folders(
+def test_the_official_layout_takes_precedence_over_packs_and_packs_over_class_folders(
     tmp_path: Path, save_grey: SaveGrey, pack_arrays: PackArrays
 ) -> None:
     save_grey(tmp_path / "caltech101" / "cat" / "1.jpg", 0)
@@ -132,11 +132,11 @@ def test_cifar10_in_python_batches_is_found(tmp_path: Path) -> None:
     folder = tmp_path / "cifar-10-batches-py"
     folder.mkdir()
     (folder / "data_batch_1").write_bytes(b"cos\nsystem\n(S'true'\ntR.")
-    with pytest.raises(ValueError, match=r"data_batch_1: .* os\.system, which is not allowed"):
+    with pytest.raises(ValueError, match=r"data_batch_1: .* os\.system is not allowed"):
         find_dataset("cifar10", tmp_path)
 
 
-def test_half_of_a_zero_shot_set_is_refused(tmp_path: Path, pack_arrays: PackArrays) -> None:
+def test_half_of_a_zero_shot_set_is_rejected(tmp_path: Path, pack_arrays: PackArrays) -> None:
     np.savez(tmp_path / "cub200_1.npz", **pack_arrays([0, 0], ["a", "b"]))
     with pytest.raises(ValueError, match=r"cub200: .*cub200_1\.npz has images of one half of the classes only"):
         find_dataset("cub200", tmp_path)
@@ -156,7 +156,7 @@ def test_any_pack_or_folder_is_read(tmp_path: Path, save_grey: SaveGrey, pack_ar
             read_image_set(path)
 
 
-def test_the_home_folder_may_be_written_short(
+def test_a_tilde_in_the_environment_variable_is_the_home_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, save_grey: SaveGrey
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))

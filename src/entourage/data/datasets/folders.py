@@ -1,7 +1,4 @@
-"""Folders of images: each folder on the first level is a class.
-
-Packs: a whole image set in one `.npz` file, its images encoded one after the other.
-"""
+"""Readers of image folders, with one folder per class, and of packs: image sets in one `.npz` file."""
 
 from collections.abc import Collection, Sequence
 from pathlib import Path, PurePosixPath
@@ -18,25 +15,25 @@ _SPLITS = {"train": TRAIN, "test": TEST, "val": TEST}
 
 
 def read_image_folder(folder: str | Path, *, exclude: Collection[str] = ()) -> ImageSet:
-    """Read CLASS/IMAGE, or train/CLASS/IMAGE and test/CLASS/IMAGE; images may lie deeper in their class.
+    """Read CLASS/IMAGE, or train/CLASS/IMAGE and test/CLASS/IMAGE; images may also lie in subfolders of their class.
 
-    A folder `val` beside `train` does as well as `test`. Beside both it is left out, as if it were not there: what was
-    meant for choosing is neither trained on nor tested with. Who wants it reads that folder by itself.
+    Next to `train`, a folder `val` is used as the test set if there is no `test`. Otherwise `val` is ignored, because
+    validation images are for neither training nor testing. To use them, read that folder separately.
 
     Args:
-        folder: where the classes or the parts are.
-        exclude: names of folders that are no class.
+        folder: folder of the classes, or of train/ and test/.
+        exclude: names of folders that are not classes.
 
     Returns:
-        The images, sorted by path; the classes, sorted by name. Items are paths below `folder`. No image is opened.
+        The images, sorted by path; classes are sorted by name. Items are paths below `folder`. No image is opened.
 
     Raises:
-        ValueError: the folder is missing, holds no image, or an image lies outside all classes.
+        ValueError: the folder is missing, contains no images, or an image lies outside all classes.
     """
     root = Path(folder)
     paths = [path for path in list_images(root) if path.relative_to(root).parts[0] not in exclude]
     if not paths:
-        raise ValueError(f"folder {root} holds no image but those of {', '.join(sorted(exclude))}")
+        raise ValueError(f"folder {root} holds images of {', '.join(sorted(exclude))} only; expected other classes")
     parts = [path.relative_to(root).parts for path in paths]
     tops = {names[0] for names in parts if len(names) > 1}
     has_split = "train" in tops and tops <= _SPLITS.keys()
@@ -47,7 +44,7 @@ def read_image_folder(folder: str | Path, *, exclude: Collection[str] = ()) -> I
     for path, names in zip(paths, parts, strict=True):
         if len(names) < depth + 2:
             expected = "train/CLASS/IMAGE" if has_split else "CLASS/IMAGE"
-            raise ValueError(f"{path} is in no class; expected images as {root}/{expected}")
+            raise ValueError(f"{path}: outside all classes; expected images as {root}/{expected}")
     classes = [names[depth] for names in parts]
     class_names = sorted(set(classes))
     number = {name: label for label, name in enumerate(class_names)}
@@ -62,21 +59,29 @@ def read_image_folder(folder: str | Path, *, exclude: Collection[str] = ()) -> I
 
 
 def read_caltech101(folder: str | Path) -> ImageSet:
-    """Read Caltech-101's own folders, 101_ObjectCategories/CLASS/image_0001.jpg; it has no official split.
-
-    The clutter in BACKGROUND_Google is no class.
+    """Read the official layout of Caltech-101, 101_ObjectCategories/CLASS/image_0001.jpg, without an official split.
 
     Args:
-        folder: the one that holds 101_ObjectCategories.
+        folder: the folder that contains 101_ObjectCategories.
+
+    Returns:
+        The images of the 101 classes, without those of the clutter class BACKGROUND_Google. No image is opened.
+
+    Raises:
+        ValueError: see `read_image_folder`.
     """
     return read_image_folder(Path(folder) / "101_ObjectCategories", exclude={"BACKGROUND_Google"})
 
 
 def files_below(root: Path, items: Sequence[str]) -> ImageFiles:
-    """The files that a list of images names; a list from a stranger must not lead out of its folder.
+    """Return the files that a list of images names, which must lie below a folder, because lists may be hostile.
+
+    Args:
+        root: the folder.
+        items: paths of the images, relative to the folder.
 
     Raises:
-        ValueError: a name is absolute, or goes up.
+        ValueError: a path is absolute or contains "..".
     """
     for item in items:
         if PurePosixPath(item).is_absolute() or ".." in PurePosixPath(item).parts:
@@ -91,18 +96,19 @@ _OPTIONAL = ("split", "filenames", "orig_size", "angle")
 def read_pack(path: str | Path) -> ImageSet:
     """Read a pack and check it.
 
-    It holds `data` (uint8, the encoded images), `offsets` (n + 1 places in `data`), `labels` (n, from 0) and
-    `class_names`; it may hold `split` (0 train, 1 test), `filenames`, `orig_size` (width and height) and `angle`.
+    Its arrays are `data` (uint8, the encoded images), `offsets` (n + 1 indices into `data`), `labels` (n, from 0) and
+    `class_names`, and optionally `split` (0 train, 1 test), `filenames`, `orig_size` (width and height) and `angle`.
 
     Args:
-        path: an `.npz` file. Nothing pickled is ever loaded.
+        path: an `.npz` file. Pickles are never loaded.
 
     Returns:
-        The images; their bytes are in memory as one array. An item is called CLASS/FILE, after `train/` or `test/`
-        where both have a file of that name; images without a file name are counted.
+        The images; their bytes are in memory as one array. Items are CLASS/FILE, with the prefix `train/` or `test/` if
+        a name occurs in both parts; images without file names are numbered.
 
     Raises:
-        ValueError: one line with the file and what is wrong in it.
+        ValueError: the file is missing, damaged or not a valid pack; the message is one line with the path and the
+            problem.
     """
     path = Path(path)
     arrays = _load(path)
@@ -113,13 +119,13 @@ def read_pack(path: str | Path) -> ImageSet:
     if data.dtype != np.uint8 or data.ndim != 1:
         raise ValueError(f"{path}: data is {data.dtype} of shape {data.shape}; expected uint8 in one dimension")
     if n == 0:
-        raise ValueError(f"{path}: holds no image")
+        raise ValueError(f"{path}: holds no image; expected at least one label")
     if offsets.shape != (n + 1,):
         raise ValueError(f"{path}: {len(offsets)} offsets for {n} labels; expected {n + 1}")
     if offsets[0] < 0 or offsets[-1] > len(data) or (np.diff(offsets) < 0).any():
-        raise ValueError(f"{path}: the offsets do not rise from 0 to the {len(data)} bytes of data")
+        raise ValueError(f"{path}: invalid offsets; expected ascending values from 0 to {len(data)}, the size of data")
     split = _integers(path, arrays, "split") if "split" in arrays else np.zeros(n, dtype=np.int64)
-    if len(split) and (split.min() < 0 or split.max() > TEST):  # before it is cut down to 8 bits
+    if len(split) and (split.min() < 0 or split.max() > TEST):  # before the conversion to 8 bits
         raise ValueError(f"{path}: split has values from {split.min()} to {split.max()}; expected 0 or 1")
     class_names = _names(path, arrays, "class_names")
     return ImageSet(
@@ -135,27 +141,27 @@ def read_pack(path: str | Path) -> ImageSet:
 
 
 def join_packs(packs: Sequence[ImageSet], name: str) -> ImageSet:
-    """The parts of one data set as a whole; labels count through all parts, as they do in the files.
+    """Concatenate the packs of one data set.
 
     Args:
-        packs: what `read_pack` gave, at least one, all with the same class names.
-        name: what the whole is called.
+        packs: results of `read_pack`, at least one, all with the same class names; labels have the same meaning in all.
+        name: name of the result.
 
     Returns:
-        All images, part after part.
+        The images of all packs, in order.
 
     Raises:
-        ValueError: the parts do not belong together, or share an image.
+        ValueError: the class names differ, or two packs contain the same item.
     """
     first = packs[0]
     sources = [pack.source for pack in packs]
     seen: dict[str, str] = {}
     for pack in packs:
         if pack.class_names != first.class_names:
-            raise ValueError(f"{pack.name} and {first.name} name different classes; expected parts of one data set")
+            raise ValueError(f"{pack.name} and {first.name} have different classes; expected parts of one data set")
         for item in pack.items:
             if seen.setdefault(item, pack.name) != pack.name:
-                raise ValueError(f"{pack.name} and {seen[item]} both hold {item!r}; expected parts without overlap")
+                raise ValueError(f"{pack.name} and {seen[item]} both contain {item!r}; expected parts without overlap")
     encoded = [source for source in sources if isinstance(source, EncodedImages)]
     shifts = np.cumsum([0, *(len(source.data) for source in encoded)])
     source = EncodedImages(
@@ -181,7 +187,7 @@ def _load(path: Path) -> dict[str, NDArray[Any]]:
     arrays = read_npz(path, (*_NEEDED, *_OPTIONAL))
     missing = [key for key in _NEEDED if key not in arrays]
     if missing:
-        raise ValueError(f"{path}: not a pack of images, it has no {', '.join(missing)}")
+        raise ValueError(f"{path}: no arrays {', '.join(missing)}; expected a pack of images")
     return arrays
 
 
@@ -197,7 +203,7 @@ def _integers(path: Path, arrays: dict[str, NDArray[Any]], key: str, dimensions:
 def _names(path: Path, arrays: dict[str, NDArray[Any]], key: str) -> list[str]:
     array = arrays[key]
     if array.dtype.kind not in "US" or array.ndim != 1:
-        raise ValueError(f"{path}: {key} is {array.dtype} of shape {array.shape}; expected texts in one dimension")
+        raise ValueError(f"{path}: {key} is {array.dtype} of shape {array.shape}; expected strings in one dimension")
     return [name.decode("utf-8", "replace") if isinstance(name, bytes) else name for name in array.tolist()]
 
 
@@ -208,13 +214,13 @@ def _items(
     split: NDArray[np.int64],
     class_names: list[str],
 ) -> list[str]:
-    """A unique name for each image, the same as in the data set's official folders where those are known."""
+    """Return a unique name for each image, the same as in the official layout of the data set if that is known."""
     n = len(labels)
     classes = [class_names[label] if 0 <= label < len(class_names) else "?" for label in labels.tolist()]
     if "filenames" in arrays:
         files = _names(path, arrays, "filenames")
         if len(files) != n:
-            raise ValueError(f"{path}: {len(files)} filenames for {n} labels; expected as many")
+            raise ValueError(f"{path}: {len(files)} filenames for {n} labels; expected {n}")
         items = [f"{name}/{file}" for name, file in zip(classes, files, strict=True)]
     elif "angle" in arrays and len(arrays["angle"]) == n:
         items = [f"{name}__{angle}.png" for name, angle in zip(classes, arrays["angle"].tolist(), strict=True)]

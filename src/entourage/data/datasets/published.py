@@ -1,8 +1,7 @@
-"""Official layouts whose labels are in text files or file names: CUB-200-2011, Stanford Online Products, COIL-100.
+"""Readers of official layouts.
 
-Cars-196 as published: images in folders, labels in MATLAB files, in either of the two forms they were given out.
-
-CIFAR-10's own batches, in the binary and in the python version.
+CUB-200-2011, Stanford Online Products and COIL-100 have their labels in text files or file names, Cars-196 in MATLAB
+files (in two layouts), and CIFAR-10 in batches (in a binary and a Python version).
 """
 
 import re
@@ -26,13 +25,13 @@ def read_cub200(folder: str | Path) -> ImageSet:
     """Read CUB-200-2011: images.txt, image_class_labels.txt, classes.txt, train_test_split.txt and images/.
 
     Args:
-        folder: where they are, usually called CUB_200_2011.
+        folder: the folder of these files, usually named CUB_200_2011.
 
     Returns:
         The images in the order of images.txt, with the official split. No image is opened.
 
     Raises:
-        ValueError: a file is missing, or a line is wrong: which, and what was expected.
+        ValueError: a file is missing or a line is invalid; the message names the line and the expected content.
     """
     root = Path(folder)
     names = dict(_read_lines(root / "images.txt", 2))
@@ -43,10 +42,10 @@ def read_cub200(folder: str | Path) -> ImageSet:
     for path, known in (("image_class_labels.txt", numbers), ("train_test_split.txt", is_train)):
         missing = next((key for key in names if key not in known), None)
         if missing is not None:
-            raise ValueError(f"{root / path}: nothing on image {missing}, which images.txt names")
+            raise ValueError(f"{root / path}: no line for image {missing}; expected all images of images.txt")
     unknown = next((key for key in names if str(numbers[key]) not in labels), None)
     if unknown is not None:
-        raise ValueError(f"{root}: image {unknown} is of class {numbers[unknown]}, which classes.txt does not name")
+        raise ValueError(f"{root}: image {unknown} is of class {numbers[unknown]}; expected a class of classes.txt")
     items = list(names.values())
     return ImageSet(
         name=str(root),
@@ -62,13 +61,13 @@ def read_sop(folder: str | Path) -> ImageSet:
     """Read Stanford Online Products: Ebay_train.txt, Ebay_test.txt and the folders of images that they name.
 
     Args:
-        folder: where they are, usually called Stanford_Online_Products.
+        folder: the folder of these files, usually named Stanford_Online_Products.
 
     Returns:
-        The images, those for training first; no class is in both parts. No image is opened.
+        The training images, then the test images; no class is in both parts. No image is opened.
 
     Raises:
-        ValueError: a file is missing, or a line is wrong: which, and what was expected.
+        ValueError: a file is missing or a line is invalid; the message names the line and the expected content.
     """
     root = Path(folder)
     items: list[str] = []
@@ -94,22 +93,22 @@ def read_sop(folder: str | Path) -> ImageSet:
 
 
 def read_coil100(folder: str | Path) -> ImageSet:
-    """Read COIL-100: obj1__0.png to obj100__355.png, the object and the angle at which it was seen; there is no split.
+    """Read COIL-100: obj1__0.png to obj100__355.png, named by object and viewing angle; there is no official split.
 
     Args:
-        folder: where they are, usually called coil-100.
+        folder: the folder of the images, usually named coil-100.
 
     Returns:
-        The images by object and angle. Other files are passed over. No image is opened.
+        The images, sorted by object and angle. Other files are ignored. No image is opened.
 
     Raises:
-        ValueError: there is no such image.
+        ValueError: the folder contains no image with such a name.
     """
     root = Path(folder)
     named = [(path, _COIL_NAME.fullmatch(path.stem)) for path in list_images(root) if path.parent == root]
     views = sorted((int(match[1]), int(match[2]), path) for path, match in named if match)
     if not views:
-        raise ValueError(f"folder {root} holds no image named as obj1__0.png")
+        raise ValueError(f"folder {root} holds no image of COIL-100; expected names such as obj1__0.png")
     numbers, labels = np.unique([number for number, _, _ in views], return_inverse=True)
     return ImageSet(
         name=str(root),
@@ -123,13 +122,13 @@ def read_coil100(folder: str | Path) -> ImageSet:
 
 
 def _read_lines(path: Path, columns: int, *, header: bool = False) -> list[list[str]]:
-    """The cells of each line, blanks between them; the last cell may hold blanks itself."""
+    """Return the cells of each line, which are separated by spaces; the last cell may contain spaces."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise ValueError(f"{path}: cannot be read: {error.strerror}") from error
+        raise ValueError(f"{path}: cannot be read: {error.strerror}; expected a text file") from error
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: not UTF-8 text (byte {error.start})") from error
+        raise ValueError(f"{path}: not UTF-8 text (byte {error.start}); expected a text file") from error
     lines = [line.split(maxsplit=columns - 1) for line in text.rstrip().splitlines()][int(header) :]
     if not lines:
         raise ValueError(f"{path}: empty; expected lines of {columns} columns")
@@ -141,26 +140,26 @@ def _read_lines(path: Path, columns: int, *, header: bool = False) -> list[list[
 
 
 def _numbers(path: Path) -> dict[str, int]:
-    """A file of two columns: the number under each key."""
-    found: dict[str, int] = {}
+    """Read a file with the columns key and number."""
+    numbers: dict[str, int] = {}
     for line, (key, value) in enumerate(_read_lines(path, 2), start=1):
         if not value.isdecimal():
-            raise ValueError(f"{path}: line {line}: {value!r} is no number")
-        found[key] = int(value)
-    return found
+            raise ValueError(f"{path}: line {line}: {value!r}; expected a number")
+        numbers[key] = int(value)
+    return numbers
 
 
 def read_cars196(folder: str | Path) -> ImageSet:
-    """Read the one-file form: cars_annos.mat names every image in car_ims/, its class and its part.
+    """Read the layout of Cars-196 with one table: cars_annos.mat has path, class and split of every image in car_ims/.
 
     Args:
-        folder: where they are.
+        folder: the folder of cars_annos.mat and car_ims/.
 
     Returns:
         All images, with the official split. No image is opened.
 
     Raises:
-        ValueError: a file is missing or not of that form.
+        ValueError: a file is missing or has another format.
     """
     root = Path(folder)
     path = root / "cars_annos.mat"
@@ -172,18 +171,19 @@ def read_cars196(folder: str | Path) -> ImageSet:
 
 
 def read_cars196_devkit(folder: str | Path) -> ImageSet:
-    """Read the form with a devkit: devkit/cars_meta.mat, cars_train_annos.mat, cars_train/ and the same for the test.
+    """Read the layout of Cars-196 with a devkit: tables in devkit/, images in cars_train/ and cars_test/.
 
-    The labels of the test images came later, as cars_test_annos_withlabels.mat, beside the devkit or in it.
+    The tables are cars_meta.mat, cars_train_annos.mat and cars_test_annos_withlabels.mat. The last one was published
+    later; it may lie in devkit/ or next to it.
 
     Args:
-        folder: the one that holds devkit/, cars_train/ and cars_test/.
+        folder: the folder that contains devkit/, cars_train/ and cars_test/.
 
     Returns:
-        All images, those for training first. No image is opened.
+        The training images, then the test images. No image is opened.
 
     Raises:
-        ValueError: a file is missing or not of that form.
+        ValueError: a file is missing or has another format.
     """
     root = Path(folder)
     labelled = "cars_test_annos_withlabels.mat"
@@ -209,7 +209,7 @@ def _image_set(
     return ImageSet(
         name=str(root),
         source=files_below(root, items),
-        labels=classes.astype(np.int64) - 1,  # MATLAB counts from 1
+        labels=classes.astype(np.int64) - 1,  # indices of MATLAB start at 1
         class_names=names,
         split=(is_test != 0).astype(np.uint8),
         items=items,
@@ -219,30 +219,32 @@ def _image_set(
 def _read_mat(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise ValueError(f"{path}: no such file; expected the annotations of Cars-196")
-    from scipy.io import loadmat  # nobody else waits for it
+    from scipy.io import loadmat  # a slow import that only Cars-196 requires
 
     try:
         return dict(loadmat(path, squeeze_me=True))
-    # SciPy's reader raises almost anything on a damaged file, and NotImplementedError on one that is really HDF5.
+    # SciPy raises many types of errors on damaged files, and NotImplementedError on HDF5 files.
     except Exception as error:
-        raise ValueError(f"{path}: cannot be read as a MATLAB file: {error_reason(error)}") from error
+        raise ValueError(f"{path}: cannot be read: {error_reason(error)}; expected a MATLAB file") from error
 
 
 def _column(path: Path, table: dict[str, Any], name: str) -> NDArray[Any]:
     annotations = np.atleast_1d(table.get("annotations", np.empty(0)))
     if annotations.dtype.names is None or name not in annotations.dtype.names:
-        raise ValueError(f"{path}: no field {name!r} in 'annotations'; found: {annotations.dtype.names or 'nothing'}")
+        fields = annotations.dtype.names or "nothing"
+        raise ValueError(f"{path}: the fields of 'annotations' are {fields}; expected {name!r}")
     cells = annotations[name].tolist()
     kind: type = str if name in ("fname", "relative_im_path") else int
     if not cells or not all(isinstance(cell, kind) for cell in cells):
-        raise ValueError(f"{path}: field {name!r} of 'annotations' is not {kind.__name__} throughout")
+        raise ValueError(f"{path}: field {name!r} of 'annotations' has other types; expected {kind.__name__} only")
     return np.array(cells)
 
 
 def _class_names(path: Path, table: dict[str, Any]) -> list[str]:
     names = np.atleast_1d(table.get("class_names", np.empty(0))).tolist()
     if not names or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"{path}: no texts 'class_names'; found: {', '.join(key for key in table if key[0] != '_')}")
+        variables = ", ".join(key for key in table if key[0] != "_")
+        raise ValueError(f"{path}: the variables are {variables}; expected 'class_names', an array of strings")
     return [str(name) for name in names]
 
 
@@ -255,31 +257,33 @@ Batch = tuple[NDArray[np.uint8], NDArray[np.int64]]
 
 
 def read_cifar10_binary(folder: str | Path) -> ImageSet:
-    """Read data_batch_1.bin to data_batch_5.bin and test_batch.bin: a label and 3,072 pixels for each image.
+    """Read the binary version of CIFAR-10: data_batch_1.bin to data_batch_5.bin and test_batch.bin.
 
     Args:
-        folder: where they are, usually called cifar-10-batches-bin.
+        folder: the folder of the batches, usually named cifar-10-batches-bin.
 
     Returns:
-        The images as they are, 50,000 for training and then 10,000 for testing.
+        The 50,000 training images, then the 10,000 test images.
 
     Raises:
-        ValueError: a batch is missing, or not of that form.
+        ValueError: a batch is missing or has another format.
     """
     return _join(Path(folder), ".bin", _read_binary)
 
 
 def read_cifar10_python(folder: str | Path) -> ImageSet:
-    """Read data_batch_1 to data_batch_5 and test_batch: pickles, of which nothing is run (see `safe_pickle`).
+    """Read the Python version of CIFAR-10: data_batch_1 to data_batch_5 and test_batch.
+
+    The batches are pickles; they are read without executing code, see `read_plain_pickle`.
 
     Args:
-        folder: where they are, usually called cifar-10-batches-py.
+        folder: the folder of the batches, usually named cifar-10-batches-py.
 
     Returns:
-        As `read_cifar10_binary`, image for image.
+        The same images as `read_cifar10_binary`, in the same order.
 
     Raises:
-        ValueError: a batch is missing, not of that form, or more than a plain pickle.
+        ValueError: a batch is missing, has another format, or contains other objects than arrays, lists and strings.
     """
     return _join(Path(folder), "", _read_python)
 
@@ -328,9 +332,9 @@ def _read_python(path: Path) -> Batch:
     entries = read_plain_pickle(path)
     pixels, labels = entries.get("data"), entries.get("labels")
     if not isinstance(pixels, np.ndarray) or pixels.ndim != 2 or pixels.shape[1] != _PIXELS or not len(pixels):
-        raise ValueError(f"{path}: no array 'data' of shape (n, {_PIXELS}); found: {', '.join(entries) or 'nothing'}")
+        raise ValueError(f"{path}: 'data' is missing or invalid; expected an array of shape (n, {_PIXELS})")
     if not isinstance(labels, list) or not all(type(label) is int and abs(label) < 256 for label in labels):
-        raise ValueError(f"{path}: no list 'labels' of small integers; found: {', '.join(entries)}")
+        raise ValueError(f"{path}: 'labels' is missing or invalid; expected a list of integers from 0 to 9")
     if len(labels) != len(pixels):
-        raise ValueError(f"{path}: {len(labels)} labels for {len(pixels)} images; expected as many")
+        raise ValueError(f"{path}: {len(labels)} labels for {len(pixels)} images; expected {len(pixels)}")
     return pixels, np.array(labels, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The data sets by name: found in packs or in their official layouts, wherever `ENTOURAGE_DATA` points."""
+"""Published data sets by name, read from packs or official layouts below the folder in `ENTOURAGE_DATA`."""
 
 import os
 from collections.abc import Callable
@@ -22,14 +22,15 @@ from entourage.data.image_set import ImageSet
 
 @dataclass(frozen=True)
 class _Dataset:
-    """What is known of a data set.
+    """Description of a data set.
 
     Attributes:
-        title: its full name.
-        homepage: where it comes from.
-        folders: names that its folder goes by, the usual one first.
-        layouts: official layouts, each with a file or folder that gives it away.
-        zero_shot: train on the first half of the classes, test on the second, as is usual in retrieval.
+        title: full name.
+        homepage: address of the download page.
+        folders: possible names of its folder, the official one first.
+        layouts: official layouts: for each, a file or folder that identifies it, and its reader.
+        zero_shot: whether to train on the first half of the classes and to test on the second, the standard protocol in
+            retrieval.
     """
 
     title: str
@@ -86,31 +87,31 @@ DATASET_NAMES = tuple(_DATASETS)
 def find_dataset(name: str, root: str | Path | None = None) -> ImageSet:
     """Find a data set and read it.
 
-    Looked for in `root` and in the folders below it that the data set goes by: first its official layout, then packs
-    named NAME*.npz (the parts of one data set are joined), then, only in folders of its own, CLASS/IMAGE.
+    `root` and its folders with a known name of the data set are searched: first for an official layout, then for packs
+    NAME*.npz (the parts of a data set are joined), then, only in the folders of the data set, for CLASS/IMAGE.
 
     Args:
         name: one of `DATASET_NAMES`.
-        root: where the data sets are; None: the folder in the environment variable ENTOURAGE_DATA.
+        root: folder of the data sets; None: the folder in the environment variable ENTOURAGE_DATA.
 
     Returns:
-        The images. The split is the official one, except for `cub200` and `cars196`: there, as is usual in retrieval,
-        the first half of the classes is for training and the second for testing. Sets without a split have all 0.
+        The images with the official split. For `cub200` and `cars196`, the first half of the classes is for training
+        and the second for testing, the standard protocol in retrieval. Without an official split, all are for training.
 
     Raises:
-        ValueError: one line: the name is unknown; the data set is missing, with where it was looked for and where it
-            comes from; or a file of it is not as it should be.
+        ValueError: the name is unknown, the data set is missing, or a file has another format. The message is one line;
+            for a missing data set it names the searched folders and the download page.
     """
     dataset = _DATASETS.get(name)
     if dataset is None:
         raise ValueError(f"data set {name!r} is unknown; expected {', '.join(DATASET_NAMES)}")
-    found = _read_first(name, dataset, _data_root(name, dataset, root))
+    images = _read_first(name, dataset, _data_root(name, dataset, root))
     if dataset.zero_shot:
-        split = (found.labels >= len(found.class_names) // 2).astype(np.uint8)
+        split = (images.labels >= len(images.class_names) // 2).astype(np.uint8)
         if len(np.unique(split)) < 2:
-            raise ValueError(f"{name}: {found.name} has images of one half of the classes only; expected both halves")
-        found = replace(found, split=split)
-    return replace(found, name=name)
+            raise ValueError(f"{name}: {images.name} has images of one half of the classes only; expected both halves")
+        images = replace(images, split=split)
+    return replace(images, name=name)
 
 
 def read_image_set(path: str | Path) -> ImageSet:
@@ -121,8 +122,11 @@ def read_image_set(path: str | Path) -> ImageSet:
     Args:
         path: the pack or the folder.
 
+    Returns:
+        The images.
+
     Raises:
-        ValueError: one line with the path and what is wrong there.
+        ValueError: the path is missing or contains no image set; the message is one line with the path and the problem.
     """
     path = Path(path)
     if path.is_file() and path.suffix.lower() != ".npz":
@@ -142,7 +146,7 @@ def _read_first(name: str, dataset: _Dataset, root: Path) -> ImageSet:
             if (folder / marker).exists():
                 return read(folder)
     for folder in folders:
-        # What follows the name must not be part of it: cifar100.npz is no pack of cifar10.
+        # A letter or digit after the name belongs to another name: cifar100.npz is not a pack of cifar10.
         packs = sorted(pack for pack in folder.glob(f"{name}*.npz") if not pack.stem.removeprefix(name)[:1].isalnum())
         if packs:
             return join_packs([read_pack(pack) for pack in packs], ", ".join(map(str, packs)))
@@ -150,8 +154,8 @@ def _read_first(name: str, dataset: _Dataset, root: Path) -> ImageSet:
         if folder.is_dir() and any(child.is_dir() for child in folder.iterdir()):
             return read_image_folder(folder)
     raise ValueError(
-        f"data set {name!r} is missing: looked in {root} and there in {', '.join(dataset.folders)}"
-        f" for {_expected(name, dataset)}; {dataset.title} comes from {dataset.homepage}"
+        f"data set {name!r} is missing from {root} and its folders {', '.join(dataset.folders)};"
+        f" expected {_expected(name, dataset)} from {dataset.homepage} ({dataset.title})"
     )
 
 
@@ -159,15 +163,15 @@ def _data_root(name: str, dataset: _Dataset, root: str | Path | None) -> Path:
     chosen = os.environ.get("ENTOURAGE_DATA") if root is None else root
     if not chosen:
         raise ValueError(
-            f"data set {name!r} cannot be looked for: ENTOURAGE_DATA is not set; expected the folder that holds"
-            f" {dataset.folders[0]} or {name}*.npz; {dataset.title} comes from {dataset.homepage}"
+            f"data set {name!r}: ENTOURAGE_DATA is not set; expected the folder that contains {dataset.folders[0]} or"
+            f" {name}*.npz from {dataset.homepage} ({dataset.title})"
         )
     folder = Path(chosen).expanduser()
     if not folder.is_dir():
         origin = "ENTOURAGE_DATA" if root is None else "root"
         raise ValueError(
-            f"data set {name!r} is missing: the folder {folder} ({origin}) does not exist;"
-            f" {dataset.title} comes from {dataset.homepage}"
+            f"data set {name!r}: the folder {folder} ({origin}) does not exist; expected the folder that contains"
+            f" {dataset.folders[0]} or {name}*.npz from {dataset.homepage} ({dataset.title})"
         )
     return folder
 
