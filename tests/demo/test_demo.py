@@ -12,12 +12,12 @@ from entourage.detect import detector
 from entourage.report.page import Section
 
 
-def test_the_demo_writes_a_report_and_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_demo_writes_a_report_and_prints_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shipped, "shipped_networks", lambda: ["points"])
     monkeypatch.setattr(detector, "shipped_detectors", lambda: {"default": tmp_path})
     monkeypatch.setattr("entourage.demo.composed_pages", list)
-    seen = Section("detect: a section", "its lead")
-    monkeypatch.setattr(music, "detect_section", lambda pages: seen)
+    detections = Section("detect: a section", "its lead")
+    monkeypatch.setattr(music, "detect_section", lambda pages: detections)
     modules = {"label": learning, "embed": learning, "cluster": learning, "engrave": music}
     for command, module in modules.items():
         section = Section(f"{command}: a section", "its lead")
@@ -26,14 +26,14 @@ def test_the_demo_writes_a_report_and_says_where(tmp_path: Path, monkeypatch: py
     assert result.exit_code == 0
     assert result.output.strip() == f"The demo is in {tmp_path / 'demo' / 'report.html'}"
     html = (tmp_path / "demo" / "report.html").read_text()
-    places = [html.index(f"{command}: a section") for command in (*modules, "detect")]
-    assert places == sorted(places)
+    positions = [html.index(f"{command}: a section") for command in (*modules, "detect")]
+    assert positions == sorted(positions)
     (tmp_path / "run").mkdir()
     for name in ("config.json", "report.html"):
         (tmp_path / "run" / name).write_text("of a training")
     result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "run")])
     assert isinstance(result.exception, ValueError)
-    assert "run: holds config.json, which is no demo's; expected a folder of its own" in str(result.exception)
+    assert "run: contains config.json, not written by the demo; expected" in str(result.exception)
     assert (tmp_path / "run" / "report.html").read_text() == "of a training"
     monkeypatch.setattr(detector, "shipped_detectors", dict)
     CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "demo")])

@@ -25,7 +25,7 @@ def test_the_section_compares_three_methods_on_the_same_sets(tmp_path: Path, mon
     assert section.lead.startswith("4 sets of 150 points")
 
 
-def test_the_picture_says_how_much_is_wrong() -> None:
+def test_the_figure_states_the_fraction_of_misclassified_points() -> None:
     points = np.random.default_rng(0).normal(size=(2, 10, 2))
     truth = np.repeat([[0, 1]], 5, axis=1).repeat(2, axis=0).reshape(2, 10)
     svg = demo.cluster_picture(points, truth, {"good": [truth[0], truth[1]], "bad": [truth[0] * 0, truth[1] * 0 - 1]})

@@ -17,7 +17,7 @@ def digits() -> demo.Digits:
     return demo.read_digits()
 
 
-def test_nothing_unseen_is_trained_on(digits: demo.Digits) -> None:
+def test_training_and_unseen_digits_are_disjoint(digits: demo.Digits) -> None:
     assert set(digits.labels[digits.unseen]) == {5, 6, 7, 8, 9}
     assert set(digits.labels[digits.training] % 10) == {0, 1, 2, 3, 4}
     assert len(np.unique(digits.labels[digits.training])) == 40
@@ -33,21 +33,21 @@ def test_positions_are_all_different_and_of_the_same_digit(digits: demo.Digits) 
     assert {tuple(np.sort(digits.pixels[row], axis=None)) for row in first} == {tuple(np.sort(upright, axis=None))}
 
 
-def test_the_section_shows_both_ways_a_table_and_a_map(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_section_has_two_retrieval_figures_a_table_and_a_map(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "train_digits", lambda digits, recipe: None)
     monkeypatch.setattr(demo, "_embedded", lambda digits, trained: demo.pixel_vectors(digits))
     monkeypatch.setattr(demo, "tsne_positions", lambda vectors: vectors[:, [100, 140]])
     pixels, ours, table, map_ = demo.embed_section().wide
     for block in (pixels, ours):
         assert block.figure.count(CORRECT_COLOUR) + block.figure.count(WRONG_COLOUR) == 5 * demo.SHOWN_NEIGHBORS
-    assert [row[0] for row in table.table] == ["compared by", "the pixels as they are", "the Group Loss"]
+    assert [row[0] for row in table.table] == ["embedding", "pixels", "Group Loss"]
     assert table.table[1][1:] == table.table[2][1:]
     assert float(table.table[1][1].rstrip("%")) > 95
     assert map_.figure.count("<circle") == len(demo.read_digits().unseen)
 
 
-def test_training_helps_digits_never_seen(digits: demo.Digits, tmp_path: Path) -> None:
-    few = replace(digits, training=digits.training[::4])  # a quarter is enough to tell
+def test_training_improves_retrieval_of_unseen_digits(digits: demo.Digits, tmp_path: Path) -> None:
+    few = replace(digits, training=digits.training[::4])  # a quarter suffices to measure the difference
     torch.manual_seed(0)
     untrained = demo.DigitBody().eval()
     trained = demo.train_digits(few, QUICK)
@@ -61,7 +61,7 @@ def test_training_helps_digits_never_seen(digits: demo.Digits, tmp_path: Path) -
     assert scores[1] > scores[0] + 0.02
 
 
-def test_the_picture_is_written_as_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_figure_is_written_to_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(demo, "train_digits", lambda digits: None)
     monkeypatch.setattr(demo, "_embedded", lambda digits, trained: demo.pixel_vectors(digits))
     monkeypatch.setattr("sys.argv", ["demo", str(tmp_path / "embed.svg")])
@@ -73,9 +73,9 @@ def test_the_picture_is_written_as_a_file(monkeypatch: pytest.MonkeyPatch, tmp_p
 def test_without_a_file_nothing_is_trained(
     arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(demo, "train_digits", lambda digits: pytest.fail("nowhere to write to"))
+    monkeypatch.setattr(demo, "train_digits", lambda digits: pytest.fail("trained without an output file"))
     monkeypatch.setattr("sys.argv", ["demo", *arguments])
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as error:
         demo.main()
-    assert ended.value.code == 2
+    assert error.value.code == 2
     assert "FILE.svg" in capsys.readouterr().err

@@ -13,14 +13,14 @@ def test_two_pages_in_two_fonts_with_complete_noteheads() -> None:
     assert "Leipzig" in first.title
     assert "Petaluma" in second.title
     for row in table.table[1:]:
-        known, all_ = row[-1].split(" of ")
-        assert known == all_ != "0"
+        complete, total = row[-1].split(" of ")
+        assert complete == total != "0"
 
 
-def test_the_picture_holds_the_page_with_colours() -> None:
+def test_the_figure_is_the_page_with_coloured_annotations() -> None:
     page = demo_page(1, "Leipzig")
     data = re.search(r"base64,([^\"]+)", annotated_page_figure(page))
     assert data is not None
     image = cv2.imdecode(np.frombuffer(base64.b64decode(data[1]), dtype=np.uint8), cv2.IMREAD_COLOR)
     assert image.shape[:2] == page.image.shape
-    assert (image.max(axis=2) - image.min(axis=2)).max() > 100  # colours, where the page itself is grey
+    assert (image.max(axis=2) - image.min(axis=2)).max() > 100  # coloured, while the page is grey

@@ -12,44 +12,44 @@ from entourage.detect.evaluation.page_evaluation import ground_truth_detections
 from entourage.detect.preprocessing.page_geometry import estimate_interline
 
 
-class Oracle(Detector):
-    """Knows the truth of pages, in their order, and leaves half of it out on the last one."""
+class GroundTruthDetector(Detector):
+    """Detector that returns the ground truth of pages, in their order, and half of it for the last page."""
 
     def __init__(self, pages: list[GroundTruthPage]) -> None:
-        answers = [ground_truth_detections(page, "own", DETECTOR_CLASSES) for page in pages]
-        half = torch.arange(len(answers[-1])) % 2 == 0
-        self._answers = iter([*answers[:-1], answers[-1].select(half)])
+        results = [ground_truth_detections(page, "own", DETECTOR_CLASSES) for page in pages]
+        half = torch.arange(len(results[-1])) % 2 == 0
+        self._results = iter([*results[:-1], results[-1].select(half)])
 
     def detect_page(self, image: object) -> PageDetections:
-        found: Detections = next(self._answers)
-        return PageDetections(found, 20.0, 0.0, 0.5)
+        detections: Detections = next(self._results)
+        return PageDetections(detections, 20.0, 0.0, 0.5)
 
 
-def test_composed_pages_carry_their_truth_and_the_section_scores_against_it() -> None:
+def test_the_section_evaluates_composed_pages_with_their_ground_truth() -> None:
     pages = composed_pages()
     assert len(pages) == 3
     assert pages[0].labels == pages[2].labels
     assert abs((estimate_interline(pages[0].image()) or 0) - 20) < 0.2
-    section = detect_section(pages, Oracle(pages))
+    section = detect_section(pages, GroundTruthDetector(pages))
     *pictures, table = section.wide
     assert [block.title for block in pictures] == [page.name for page in pages]
     assert all(block.figure.startswith("<svg") for block in pictures)
     header, first, second, third, total = table.table
-    assert header == ("page", "symbols", "found", "mAP", "AP50", "seconds")
+    assert header == ("page", "symbols", "detected", "mAP", "AP50", "seconds")
     assert first[3] == second[3] == "100.0"
     assert float(third[3]) < 90
     assert float(third[3]) < float(total[3]) < 100
     assert first[1] == first[2]
 
 
-def test_without_weights_the_shipped_detector_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
+def test_the_included_detector_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
 
     def load() -> Detector:
-        asked.append(True)
-        raise ValueError("none here")
+        calls.append(True)
+        raise ValueError("no weights")
 
     monkeypatch.setattr(Detector, "load", load)
-    with pytest.raises(ValueError, match="none here"):
+    with pytest.raises(ValueError, match="no weights"):
         detect_section([])
-    assert asked == [True]
+    assert calls == [True]

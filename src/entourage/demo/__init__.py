@@ -1,4 +1,4 @@
-"""`entourage demo`: every verb shows in one report what it does, from nothing but the package."""
+"""`entourage demo`: a report with an example of each command, made from the data and weights in the package."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def demo(out: Annotated[Path, typer.Option(help="Folder for report.html.")] = Path("demo")) -> None:
-    """Show what each verb does, in a report made on this machine."""
+    """Write a report with an example of each command, computed on this machine."""
     others = [path.name for path in sorted(out.glob("[!.]*")) if path.name != "report.html"]
     if others:
-        raise ValueError(f"{out}: holds {others[0]}, which is no demo's; expected a folder of its own")
+        raise ValueError(f"{out}: contains {others[0]}, not written by the demo; expected an empty or a new folder")
     from entourage.cluster.models.network import shipped_networks
     from entourage.demo.learning import cluster_section, embed_section, label_section
     from entourage.demo.music import detect_section, engrave_section
@@ -28,12 +28,12 @@ def demo(out: Annotated[Path, typer.Option(help="Folder for report.html.")] = Pa
     if "default" in shipped_detectors():
         sections.append(detect_section(composed_pages()))
     path = out / "report.html"
-    write_page(path, "Entourage", "What each verb does, made on this machine by one command.", sections)
+    write_page(path, "Entourage", "An example of each command, computed on this machine.", sections)
     typer.echo(f"The demo is in {path}")
 
 
 def composed_pages() -> list[GroundTruthPage]:
-    """Pages for the detector with their truth: two clean ones in two fonts, and the first as if photographed."""
+    """Compose pages with ground truth: two clean pages in two fonts, and a simulated photograph of the first."""
     import cv2
 
     from entourage.detect.detections import detector_class

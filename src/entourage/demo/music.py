@@ -1,6 +1,7 @@
-"""The demo's section: two composed pages, engraved in two fonts, with their ground truth drawn.
+"""Sections of the demo for `engrave` and `detect`.
 
-The demo's section: what the shipped detector finds on pages that nobody has seen, and how right it is.
+- engrave: two composed pages, engraved in two fonts, with their ground truth.
+- detect: detections of the included detector on composed pages, and their average precision.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _SIZE = PageOptions(width=1894, height=1000)
 
 
 def engrave_section() -> Section:
-    """Composes two scores and engraves a page of each in a font of its own."""
+    """Compose two scores and engrave a page of each, in different fonts."""
     blocks, rows = [], [("page", "font", "symbols", "classes", "noteheads with onset, pitch and duration")]
     for index, font in enumerate(_FONTS, start=1):
         page = demo_page(index, font)
@@ -42,19 +43,19 @@ def engrave_section() -> Section:
         classes = len({s.label for s in page.symbols if s.label})
         rows.append((str(index), font, str(len(page.symbols)), str(classes), f"{n_complete} of {len(heads)}"))
     lead = (
-        "Two scores were composed at random and engraved in two fonts. Colours are the masks of symbols, frames their "
-        "boxes; above noteheads stand onset, position on the staff and duration."
+        "Two scores were composed at random and engraved in two fonts. Colours show the masks of symbols, frames their "
+        "boxes; the text above a notehead is its onset, position on the staff and duration."
     )
-    return Section("engrave: pages that know what is on them", lead, wide=[*blocks, Block(table=rows)])
+    return Section("engrave: pages with complete ground truth", lead, wide=[*blocks, Block(table=rows)])
 
 
 def demo_page(index: int, font: str) -> Page:
-    """The first page of a composed score."""
+    """Engrave the first page of a composed score."""
     return next(VerovioEngraver(_SIZE, MusicFont(font)).engrave(parse_score(compose(5, index), f"composed {index}")))
 
 
 def annotated_page_figure(page: Page) -> str:
-    """The page with its ground truth, as an `<svg>` element that holds an image."""
+    """Draw a page with its ground truth, as an `<svg>` element that contains an image."""
     rows = page_table(page, score="s", source="s.mxl", work="w", name="n", font="f").to_pylist()
     image: NDArray[np.uint8] = np.asarray(cv2.cvtColor(page.image, cv2.COLOR_GRAY2BGR), dtype=np.uint8)
     canvas = draw_annotations(image, rows, ("boxes", "masks", "onsets"))
@@ -63,38 +64,40 @@ def annotated_page_figure(page: Page) -> str:
     return raster_figure(png.tobytes(), "png", width, height)
 
 
-_WIDTH = 1000  # pixels of a picture
+_WIDTH = 1000  # width of a figure in pixels
 
 
 def detect_section(pages: Sequence[GroundTruthPage], detector: Detector | None = None) -> Section:
-    """Finds the symbols of some pages, draws them and compares them with the truth.
+    """Detect the symbols of some pages, draw them and compute their average precision.
 
     Args:
-        pages: with truth.
-        detector: the shipped one if left out.
+        pages: pages with ground truth.
+        detector: the detector; None: the included one.
     """
     detector = Detector.load() if detector is None else detector
-    blocks, rows = [], [("page", "symbols", "found", "mAP", "AP50", "seconds")]
-    everything: tuple[list[Detections], list[Detections]] = ([], [])
+    blocks, rows = [], [("page", "symbols", "detected", "mAP", "AP50", "seconds")]
+    truths: list[Detections] = []
+    predictions: list[Detections] = []
     for page in pages:
         image = page.image()
         result = detector.detect_page(image)
-        likely = result.detections.select(result.detections.scores >= DISPLAY_THRESHOLD)
-        blocks.append(Block(page.name, figure=page_figure(draw_detections(image, likely), _WIDTH)))
+        shown = result.detections.select(result.detections.scores >= DISPLAY_THRESHOLD)
+        blocks.append(Block(page.name, figure=page_figure(draw_detections(image, shown), _WIDTH)))
         truth = drop_duplicates(ground_truth_detections(page, "v1"))
-        found = to_class_list(result.detections, "v1")
-        everything[0].append(truth)
-        everything[1].append(found)
-        sure = int((found.scores >= DISPLAY_THRESHOLD).sum())
-        rows.append((page.name, str(len(truth)), str(sure), *_figures([truth], [found]), f"{result.seconds:.1f}"))
-    rows.append(("all", "", "", *_figures(*everything), ""))
+        predicted = to_class_list(result.detections, "v1")
+        truths.append(truth)
+        predictions.append(predicted)
+        confident = int((predicted.scores >= DISPLAY_THRESHOLD).sum())
+        precision = _average_precision([truth], [predicted])
+        rows.append((page.name, str(len(truth)), str(confident), *precision, f"{result.seconds:.1f}"))
+    rows.append(("all", "", "", *_average_precision(truths, predictions), ""))
     lead = (
-        "The detector that comes with the package, on composed pages that it has not seen, one of them as if "
-        "photographed. A colour a class; what is doubtful is pale. The table compares with the truth of V1's classes."
+        "Detections of the included detector on composed pages that were not used for training; one is a simulated "
+        "photograph. Each class has a colour; detections of low score are pale. The table evaluates the classes of V1."
     )
-    return Section("detect: every symbol, its place and its class", lead, wide=[*blocks, Block(table=rows)])
+    return Section("detect: box and class of every symbol", lead, wide=[*blocks, Block(table=rows)])
 
 
-def _figures(truth: Sequence[Detections], found: Sequence[Detections]) -> tuple[str, str]:
-    means = average_precision(truth, found).means()
+def _average_precision(truth: Sequence[Detections], predicted: Sequence[Detections]) -> tuple[str, str]:
+    means = average_precision(truth, predicted).means()
     return f"{100 * means['mAP']:.1f}", f"{100 * means['AP50']:.1f}"
