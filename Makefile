@@ -26,7 +26,7 @@ bench: $(VENV)/bench
 clean:
 	rm -rf $(VENV) demo build dist
 
-# The stamp files remember what is installed; a changed pyproject.toml or constraints.txt installs anew.
+# The files .venv/dev and .venv/bench mark what is installed; if pyproject.toml or constraints.txt changes, make installs again.
 $(VENV)/%: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev$(if $(filter bench,$*),$(comma)bench)]"

@@ -182,7 +182,7 @@ _TABLE = """
 -   dynamicRinforzando2             E53D           dynamicRinforzando2           -
 """
 
-# In the order of the first release, which is SMuFL's; the position, counted from 1, is the class id.
+# In the order of the first release, which is that of SMuFL; the position, from 1, is the class id.
 _V1 = """
 brace repeatDot segno coda gClef cClefAlto cClefTenor fClef unpitchedPercussionClef1 gClefChange cClefAltoChange
 cClefTenorChange fClefChange clef8 clef15 timeSig0 timeSig1 timeSig2 timeSig3 timeSig4 timeSig5 timeSig6 timeSig7

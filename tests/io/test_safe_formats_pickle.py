@@ -76,7 +76,7 @@ def test_hostile_pickles_raise_and_nothing_is_called(
         b"cnumpy\nndarray.__subclasses__\n.",
         b"cnumpy\ndtype\n(K\x01tR(tR.",  # calls an object that is not callable
         b"\x82\x01.",  # a registered extension
-        b"Pwho\n.",  # an object kept elsewhere
+        b"Pkey\n.",  # a persistent object, stored outside the pickle
         b"K\x01",  # no stop opcode
         b"",
         b"no pickle",

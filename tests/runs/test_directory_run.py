@@ -1,4 +1,4 @@
-"""Run directories are locked, compared with their configuration and freed of temporary files."""
+"""Run directories: lock, comparison of configurations, deletion of temporary files."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_another_configuration_raises_with_the_first_difference(
     assert start(tmp_path).resumed  # the lock was released
 
 
-def test_messages_replace_values_of_no_use_to_users(tmp_path: Path) -> None:
+def test_messages_replace_values_without_a_meaning_for_users(tmp_path: Path) -> None:
     start(tmp_path, {"images": "ab12"})
     with pytest.raises(ValueError, match="holds a run with other images; resume"):
         start(tmp_path, {"images": "cd34"}, messages={"images": "other images"})

@@ -86,7 +86,7 @@ def test_damaged_records_and_those_of_other_versions_are_missing(tmp_path: Path,
     assert store.get("a") == {"version": 1}
 
 
-def test_a_folder_in_place_of_a_record_is_no_record(tmp_path: Path) -> None:
+def test_a_folder_with_the_name_of_a_record_is_not_a_record(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     store.path("a").mkdir(parents=True)
     assert store.get("a") is None
@@ -269,7 +269,7 @@ def test_protected_files_links_and_folders_stay(tmp_path: Path) -> None:
     assert (tmp_path / "outside.png").exists()
 
 
-def test_damaged_lists_do_not_lead_out_of_the_folders(tmp_path: Path) -> None:
+def test_damaged_lists_cannot_delete_files_outside_the_folders(tmp_path: Path) -> None:
     out = tmp_path / "out"
     outside = [tmp_path / "a.png", out / "coco.json", out / "other" / "a.png", out / ".state" / "options.txt"]
     for path in outside:

@@ -23,7 +23,7 @@ from entourage.training.task import Losses
 from entourage.training.time_budget import seconds_per_step, steps_in_budget
 
 CPU = torch.device("cpu")
-HERE = TrainingOptions(workers=0)  # loads nothing ahead
+NO_WORKERS = TrainingOptions(workers=0)  # loads nothing ahead
 
 
 class _Line(Task[int, torch.Tensor]):
@@ -52,7 +52,7 @@ class _Line(Task[int, torch.Tensor]):
 
 def test_steps_are_measured_once_and_stored(tmp_path: Path) -> None:
     task = _Line()
-    steps = steps_in_budget(task, range(9), tmp_path, 10.0, "cpu", steps_per_epoch=10, options=HERE)
+    steps = steps_in_budget(task, range(9), tmp_path, 10.0, "cpu", steps_per_epoch=10, options=NO_WORKERS)
     assert task.loaded == list(range(9))
     assert task.validated == 1
     plan = json.loads((tmp_path / "steps.json").read_text())
@@ -239,6 +239,6 @@ def test_trial_ends_after_a_tenth_of_the_budget(
     monkeypatch: pytest.MonkeyPatch, first: float, others: float, made: int
 ) -> None:
     task = _Slow(_Clock(monkeypatch), first, others, validation=5.0)
-    steps = steps_in_budget(task, range(48), None, 1.0, "cpu", steps_per_epoch=100, options=HERE)
+    steps = steps_in_budget(task, range(48), None, 1.0, "cpu", steps_per_epoch=100, options=NO_WORKERS)
     assert task.loaded == list(range(made))
     assert steps == int(60 / (others + 0.05))  # the first step is not timed

@@ -65,11 +65,11 @@ def list_files(folder: str | Path, suffixes: Set[str], kind: str) -> list[Path]:
     if not root.is_dir():
         problem = "is not a folder" if root.exists() else "does not exist"
         raise ValueError(f"{root} {problem}; expected a folder of {kind}s")
-    found: list[Path] = []
+    paths: list[Path] = []
     for parent, folders, files in os.walk(root, onerror=_raise_unreadable):
         folders[:] = [name for name in folders if not name.startswith(".")]  # in place: os.walk then skips them
-        found += [Path(parent, name) for name in files if has_suffix(name, suffixes)]
-    existing = sorted(path for path in found if path.is_file())  # neither dead links nor pipes
+        paths += [Path(parent, name) for name in files if has_suffix(name, suffixes)]
+    existing = sorted(path for path in paths if path.is_file())  # neither dead links nor pipes
     if not existing:
         raise ValueError(f"folder {root} holds no {kind}; expected files named {', '.join(sorted(suffixes))}")
     return existing

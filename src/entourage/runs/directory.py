@@ -105,7 +105,7 @@ def check_config(
         path: the run directory, for the message.
         stored: the configuration that the run was started with, as JSON returns it.
         current: the configuration that it is to be resumed with.
-        messages: by name, the text to print in place of two values that tell users nothing, such as digests.
+        messages: by name, the text to print instead of values without a meaning for users, such as digests.
         root: the folder to delete to start from scratch; None: the message suggests none.
 
     Raises:
@@ -188,7 +188,7 @@ class RunDirectory:
 
     Attributes:
         config: the current configuration, as JSON returns it.
-        stored: the stored configuration; empty if there is none, or it is damaged or ignored.
+        stored: the stored configuration; empty if it is missing, damaged or ignored.
         resumed: whether there is a stored configuration and it equals the current one, as far as compared.
         restarted: whether `on_mismatch` is "restart" and the stored configuration differs or is damaged.
 

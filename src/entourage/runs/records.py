@@ -18,8 +18,8 @@ class RecordStore(Generic[T]):
     """Records of finished units of work in a folder, by key, with the output files that belong to them.
 
     `KEY.SUFFIX` is the record of a finished unit. `KEY.begun` is its reservation: a list of the output files that may
-    exist from now on, written before they are, so that a killed process leaves no unknown file. Any number of processes
-    may use a store at once, as long as each key is used by one of them.
+    exist from now on. It is written before these files, so that a killed process leaves no unknown file. Any number of
+    processes may use a store at once if each key is used by one of them only.
 
     Args:
         folder: the folder of the records; it is made with the first one.

@@ -221,7 +221,7 @@ class Checkpoints:
         write_weights(self.folder / MODEL, model.state_dict(), {"step": state.step, "metrics": state.metrics})
 
     def _read(self, read: Callable[[Path], Read], path: Path) -> Read:
-        """Read a file that the run needs; the message of an error says which folder to delete."""
+        """Read a file that the run requires; the message of an error names the folder to delete."""
         try:
             return read(path)
         except ValueError as error:

@@ -1,4 +1,4 @@
-"""The interface between the training loop and what it trains, and exponential moving averages of weights."""
+"""Base class of training tasks, and exponential moving averages of weights."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Losses = Mapping[str, Tensor]
 
 
 class Task(ABC, Generic[Item, Batch]):
-    """Base class of what `train` trains: a network, its data and its loss.
+    """Base class of training tasks: a network, its data and its loss.
 
     Attributes:
         model: the network. It must contain all learnt parameters, also those of the loss (proxies, temperatures): only

@@ -46,7 +46,7 @@ def steps_in_budget(
     which determines the schedule of its learning rate.
 
     Args:
-        trial: a task like the one to be trained, with a separate network, which is spoilt by the trial.
+        trial: a task like the one to be trained, with a separate network, because the trial changes its weights.
         items: items of a plan to train on, at least two.
         run_dir: the run directory; None stores nothing.
         minutes: time budget for all steps and validations.
