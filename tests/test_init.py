@@ -57,6 +57,16 @@ def test_import_loads_neither_a_dependency_nor_a_subpackage() -> None:
     assert not DEPENDENCIES & loaded
 
 
+def test_import_takes_less_than_200_milliseconds() -> None:
+    def import_seconds() -> float:
+        command = [sys.executable, "-X", "importtime", "-c", "import entourage"]
+        lines = subprocess.run(command, capture_output=True, text=True, check=True).stderr.splitlines()
+        (line,) = [line for line in lines if line.split("|")[-1] == " entourage"]
+        return int(line.split("|")[1]) / 1e6
+
+    assert min(import_seconds() for _ in range(3)) < 0.2
+
+
 @pytest.mark.parametrize("command", ["", "label", "embed", "cluster", "engrave", "detect", "demo"])
 def test_help_loads_no_dependency_but_typer(command: str) -> None:
     loaded = loaded_modules(

@@ -88,10 +88,10 @@ def test_label_options(call: Call) -> None:
 
 def test_options_of_the_command_line_take_precedence(call: Call) -> None:
     text = 'preset = "original"\nn_neighbors = 5\nseed = 3\nflip = false\n[train]\nsize = 64\nrounds = 2\n'
-    config = call(LABEL, text, "--preset", "thesis", "--size", "96", "--n-neighbors", "7")
+    config = call(LABEL, text, "--preset", "thesis", "--flip", "--n-neighbors", "7")
     thesis = PRESETS["thesis"]
     assert config.transduction == {**transduction.PRESETS["thesis"], "n_neighbors": 7}
-    assert (config.train.size, config.train.rounds, config.train.flip, config.train.n_neighbors) == (96, 2, False, 7)
+    assert (config.train.size, config.train.rounds, config.train.flip, config.train.n_neighbors) == (64, 2, True, 7)
     assert config.train.training == replace(thesis.training, seed=3)
     assert config.train.method_options == replace(thesis.method_options, seed=3)
 
@@ -133,8 +133,10 @@ def test_embed_options(call: Call) -> None:
 
 
 def test_cluster_options(call: Call) -> None:
-    config = call(CLUSTER, 'metric = "diagonal"\nk_max = 4\nsteps = 9\nrun_dir = "r"\nseed = 2\n', "--seed", "0")
-    assert config == ClusterConfig("points", Path("o"), metric="diagonal", k_max=4, steps=9, run_dir=Path("r"), seed=0)
+    text = 'metric = "diagonal"\nbackbone = "b"\nk_max = 4\nsteps = 9\nrun_dir = "r"\nseed = 2\n'
+    config = call(CLUSTER, text, "--seed", "0")
+    expected = ClusterConfig("points", Path("o"), metric="diagonal", backbone="b", k_max=4, steps=9, run_dir=Path("r"))
+    assert config == expected
 
 
 def test_detect_options(call: Call) -> None:
@@ -147,11 +149,13 @@ def test_detect_options(call: Call) -> None:
 
 
 def test_engrave_options(call: Call) -> None:
-    text = 'sources = ["a", "b"]\nformats = ["coco", "patches"]\nmin_symbols = 9\n[page]\nwidth = 600\ndpi = 300\n'
+    text = 'sources = ["a", "b"]\nformats = ["coco", "patches"]\nmin_symbols = 9\nbalanced = true\nsubstitute = 0.2\n'
+    text += "[page]\nwidth = 600\ndpi = 300\n"
     config = call(ENGRAVE, text, "--dpi", "200")
     assert isinstance(config, EngraveOptions)
     assert config.sources == (Path("a"), Path("b"))
     assert (config.formats, config.min_symbols) == (("coco", "patches"), 9)
+    assert (config.balanced, config.substitute) == (True, 0.2)
     assert config.page == PageOptions(width=600, dpi=200)
 
 

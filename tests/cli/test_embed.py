@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from entourage.cli.embed import train
 from entourage.cli.main import app
 
-OPTIONS = 'backbone = "efficientnet-lite0"\nsize = 32\nepochs = 7\ndevice = "cpu"\nnmi = false\n'
+OPTIONS = 'backbone = "efficientnet-lite0"\nrecipe.size = 32\nepochs = 7\ndevice = "cpu"\nnmi = false\n'
 
 
 def call(*arguments: object) -> Result:

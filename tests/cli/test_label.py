@@ -95,11 +95,11 @@ def test_usage_lines_omit_the_hidden_command_name() -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--rounds", "3"], "--rounds: only"),
-        (["--size", "64", "--no-flip"], "--size, --no-flip: only"),
+        (["--seed", "3"], "--seed: only"),
+        (["--seed", "0", "--no-flip"], "--no-flip, --seed: only"),
         (["--flip"], "--flip: only"),
-        (["--seed", "0", "--size", "64"], "--size, --seed: only"),
-        (["--flip", "--seed", "3", "--rounds", "1"], "--rounds, --flip, --seed: only"),
+        (["--no-flip"], "--no-flip: only"),
+        (["--flip", "--seed", "3"], "--flip, --seed: only"),
     ],
 )
 def test_training_options_require_train(
@@ -127,7 +127,7 @@ def test_only_the_main_process_writes(images: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize(
     ("classifier", "reason"),
-    [("images", "folder"), ("labels.csv", "weights"), ("gone", "no such file")],
+    [("images", "folder"), ("labels.csv", "safetensors"), ("gone", "no such file")],
 )
 def test_invalid_classifier_files_raise(images: Path, classifier: str, reason: str) -> None:
     path = images.parent / classifier
@@ -158,9 +158,9 @@ def test_options_reach_the_training(
         raise ValueError("recorded")
 
     monkeypatch.setattr("entourage.label.pipeline.label_source", record)
-    text = 'method = "labels"\npseudo_label_mode = "soft"\ntrainable_layers = "all"\nsize = 96\ntraining.epochs = 5\n'
-    (images.parent / "options.toml").write_text("[train]\n" + text)
-    more = ["--config", str(images.parent / "options.toml"), "--size", "64", "--rounds", "2", *arguments]
+    text = 'method = "labels"\npseudo_label_mode = "soft"\ntrainable_layers = "all"\nsize = 64\nrounds = 2\n'
+    (images.parent / "options.toml").write_text(f"[train]\n{text}training.epochs = 5\n")
+    more = ["--config", str(images.parent / "options.toml"), *arguments]
     out = ["--labels", str(images.parent / "labels.csv"), "--out", str(images.parent / "out")]
     CliRunner().invoke(app, ["label", str(images), *out, *more])
     (config,) = configs

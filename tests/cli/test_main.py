@@ -81,9 +81,9 @@ def test_warnings_are_notes_of_one_line_and_pipes_get_no_progress_bar(tmp_path: 
     assert result.stdout.startswith("1 label given, 1 found")
 
 
-@pytest.mark.parametrize("option", ["--preset", "--metric", "--n-neighbors"])
+@pytest.mark.parametrize("option", ["--preset", "--seed", "--n-neighbors"])
 def test_options_out_of_range_raise(tmp_path: Path, option: str) -> None:
-    result = run("label", tmp_path, "--labels", "l.csv", "--out", "o", option, "0")
+    result = run("label", tmp_path, "--labels", "l.csv", "--out", "o", option, "-1")
     assert result.returncode == 2
     assert option in result.stderr
 

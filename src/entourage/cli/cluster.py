@@ -75,9 +75,6 @@ def train(
         Literal["default", "thesis", "original"] | None,
         typer.Option(help="Architecture and loss of a new network.", show_default="default"),
     ] = None,
-    backbone: Annotated[
-        str, typer.Option(help="Pretrained network for images: efficientnet-lite0..2, ...", show_default="none")
-    ] = "",
     steps: Annotated[
         int | None, typer.Option(min=1, help="Training steps.", show_default="4000; 20000 for points")
     ] = None,
@@ -102,7 +99,6 @@ def train(
             pairs=pairs,
             start=start,
             preset=preset or "default",
-            backbone=backbone,
             steps=steps,
             minutes=minutes,
             device=device,

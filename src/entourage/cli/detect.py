@@ -139,12 +139,6 @@ def train(
     minutes: Annotated[
         float | None, typer.Option(min=0.01, help="Training time in minutes, instead of steps.", show_default=False)
     ] = None,
-    batch: Annotated[
-        int | None, typer.Option(min=1, help="Windows of pages per step.", show_default="16; 12 for muscima")
-    ] = None,
-    margin: Annotated[
-        int | None, typer.Option(min=0, help="Crops of rare symbols added to every window.", show_default="0")
-    ] = None,
     staged: Annotated[bool, typer.Option("--staged", help="Train in the stages of the thesis.")] = False,
     config: Annotated[ConfigFile | None, config_option("entourage.detect.training.train:TrainConfig")] = None,
     device: Device = "auto",
@@ -167,8 +161,8 @@ def train(
         raise ValueError(
             "--from and the table options: both given; expected one, a trained detector has its own network"
         )
-    given = {"steps": steps, "batch": batch, "margin": margin, "seed": seed}
-    values["recipe"] = replace(values["recipe"], **{name: value for name, value in given.items() if value is not None})
+    arguments = {name: value for name, value in (("steps", steps), ("seed", seed)) if value is not None}
+    values["recipe"] = replace(values["recipe"], **arguments)
     result = train_detector(
         TrainConfig(
             data,

@@ -44,9 +44,8 @@ def train(
             show_default="the recipe's",
         ),
     ] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Learning rate.", show_default="the recipe's")] = None,
-    size: Annotated[
-        int | None, typer.Option(min=32, max=1024, help="Image size in pixels.", show_default="the recipe's")
+    learning_rate: Annotated[
+        float | None, typer.Option(help="Learning rate of all stages.", show_default="the recipe's")
     ] = None,
     ensemble: Annotated[int, typer.Option(min=1, help="Number of networks whose embeddings are concatenated.")] = 1,
     trials: Annotated[
@@ -71,8 +70,6 @@ def train(
         training_recipe = with_epochs(training_recipe, epochs)
     if learning_rate is not None:
         training_recipe = with_learning_rate(training_recipe, learning_rate)
-    if size is not None:
-        training_recipe = replace(training_recipe, size=size)
     summary = train_run(
         TrainConfig(
             data=data,

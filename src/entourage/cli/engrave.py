@@ -42,16 +42,12 @@ def run(
     sources: Annotated[list[Path] | None, typer.Argument(metavar="SCORES", help="Scores, folders or archives.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for the data set.")] = Path("engraved"),
     compose: Annotated[int, typer.Option(min=0, help="Number of scores to compose.")] = 0,
-    balanced: Annotated[bool, typer.Option("--balanced", help="Compose all classes about equally often.")] = False,
     engine: Annotated[Literal["verovio", "lilypond"], typer.Option(help="Engraving program.")] = "verovio",
     fonts: Annotated[str, typer.Option(help="all, or names and SMuFL font files, separated by commas.")] = "all",
     all_fonts: Annotated[bool, typer.Option("--all-fonts", help="Engrave each score in all fonts.")] = False,
     degrade: Annotated[
         Literal["none", "scan", "photo"], typer.Option(help="Make pages look scanned or photographed.")
     ] = "none",
-    substitute: Annotated[
-        float, typer.Option(min=0, max=1, help="Fraction of common symbols to substitute by rare ones (MusicXML).")
-    ] = 0.0,
     formats: Annotated[str, typer.Option(help=_FORMATS_HELP)] = "all",
     dpi: Annotated[
         float | None, typer.Option(min=1, help="Resolution written into the images.", show_default="400")
@@ -77,12 +73,10 @@ def run(
             out=out,
             sources=tuple(sources or ()),
             compose=compose,
-            balanced=balanced,
             engine=engine,
             fonts=find_fonts(fonts, Path(folder)),
             all_fonts=all_fonts,
             degrade=degrade,
-            substitute=substitute,
             formats=FORMATS if formats == "all" else tuple(map(str.strip, formats.split(","))),  # type: ignore[arg-type]
             seed=seed,
             workers=workers,

@@ -70,17 +70,7 @@ def label(
     balance: Annotated[
         bool, typer.Option("--balance", help="Keep the class frequencies of the labels, if these are a random sample.")
     ] = False,
-    metric: Annotated[
-        Literal["auto", "euclidean", "cosine"], typer.Option(help="Metric of features; auto: cosine for images.")
-    ] = "auto",
     train: Annotated[bool, typer.Option("--train", help="Also train a classifier: classifier.safetensors.")] = False,
-    size: Annotated[
-        int | None, typer.Option(min=32, help="With --train: image size in pixels.", show_default="the preset's")
-    ] = None,
-    rounds: Annotated[
-        int | None,
-        typer.Option(min=1, help="With --train: maximum rounds of game and training.", show_default="the preset's"),
-    ] = None,
     flip: Annotated[
         bool | None,
         typer.Option(
@@ -100,7 +90,7 @@ def label(
     `entourage label predict CLASSIFIER IMAGES...` applies the classifier. To label a folder named predict or run, write
     ./predict or ./run.
     """
-    arguments = {"size": size, "rounds": rounds, "flip": flip, "seed": seed}
+    arguments = {"flip": flip, "seed": seed}
     arguments = {name: value for name, value in arguments.items() if value is not None}
     train = train or (config is not None and "train" in config.values)
     if not train and (flags := [_flag(name, value) for name, value in arguments.items()]):
@@ -121,7 +111,6 @@ def label(
         prior=prior,
         balance=balance,
         backbone=backbone or _BACKBONE,
-        metric=metric,
         device=device,
     )
     with resumable(train):  # labelling alone starts again each time
