@@ -194,7 +194,7 @@ def _failure_reason(path: Path) -> str:
         return "it is a folder"
     if not path.exists():
         return "no such file"
-    return "damaged, or not a file of weights"
+    return "damaged, or not a safetensors file with weights"
 
 
 def _read_preprocessing(values: Mapping[str, Any]) -> Preprocessing:
