@@ -1,1 +1,1 @@
-"""Entourage beside its peers, in one process and on the same data. Each module prints what it measured."""
+"""Benchmarks that print measurements of Entourage and comparable libraries on the same data, in one process."""

@@ -1,11 +1,10 @@
-"""How time and memory of a clustering grow with the points: looked at together, and in parts.
+"""Time and memory of a clustering by number of points, in one set and in subsets.
 
     python -m benchmarks.cluster_speed                 # two threads of the CPU; some two minutes
     python -m benchmarks.cluster_speed --device cuda
 
-The network for points that comes with the package looks at 2D sets of 12 clusters. Up to its 1,000 points, or as many
-as it is told to, all are looked at together; more are taken in parts. Times are the fastest of several; memory is known
-for a GPU alone, where it is the peak of one look.
+The shipped network for points clusters 2D sets of 12 clusters. Up to `set_size` points, 1,000 by default, are clustered
+in one set; more are clustered in subsets. Times are the fastest of several; memory is the peak on a GPU.
 """
 
 from __future__ import annotations
@@ -28,24 +27,24 @@ REPEATS = 3
 
 
 def main() -> None:
-    """Prints seconds, and on a GPU mebibytes, for each number of points."""
+    """Print seconds and, on a GPU, mebibytes for each number of points."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--threads", type=int, default=2, help="of the CPU")
+    parser.add_argument("--threads", type=int, default=2, help="CPU threads.")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     print(machine())
-    points(250, 250, arguments.device)  # everything is loaded now
+    points(250, 250, arguments.device)  # warm-up
     for title, sizes, set_size in (
-        ("together", SINGLE_SET_SIZES, max(SINGLE_SET_SIZES)),
-        ("in parts", SUBSET_SIZES, None),
+        ("in one set", SINGLE_SET_SIZES, max(SINGLE_SET_SIZES)),
+        ("in subsets", SUBSET_SIZES, None),
     ):
         for n in sizes:
             print(f"{n:6,} points {title}: {points(n, set_size, arguments.device)}", flush=True)
 
 
 def points(n: int, set_size: int | None, device: str) -> str:
-    """The cost of one clustering of n points, in words."""
+    """Measure one clustering of n points and format its cost."""
     clusterer = LearnedClustering.load("points", set_size=set_size, device=device)
     X, _ = make_blobs(n, centers=12, center_box=(-40, 40), random_state=0)
     if device == "cuda":

@@ -1,11 +1,12 @@
-"""Seconds a page, network and decoding apart, on a CPU and on a GPU beside torchvision's detectors in one process.
+"""Time per page of the detector on a CPU and, next to torchvision's detectors, on a GPU.
 
     python -m benchmarks.detect_speed                       # two threads of the CPU, and the GPU if there is one
     python -m benchmarks.detect_speed --model run/detect.safetensors --page page.png
 
-The page is composed and engraved at 1894 x 2668, or given. Figures are medians. torchvision's detectors are measured
-if it can be imported: no resizing, at most 3,000 objects, on the same page at the same scale, in the same precision.
-Their weights are random: FCOS, whose first scores lie above the least that counts, may have more to sort out.
+The page is composed and engraved at 1894 x 2668, unless --page is passed. Times are medians; network and decoding are
+timed separately. torchvision's detectors are measured in the same process if it can be imported: no resizing, at most
+3,000 objects, on the same page at the same scale, in the same precision. Their weights are random: FCOS, whose initial
+scores exceed the threshold, may have more candidates in non-maximum suppression than after training.
 """
 
 from __future__ import annotations
@@ -39,23 +40,25 @@ FORMATS = {False: "float32", True: "bfloat16"}
 
 
 def main() -> None:
-    """Prints milliseconds of every part, and how many times as long each rival takes."""
+    """Print milliseconds of every part, and the time ratio of each baseline."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default=None, help="a trained detector; the shipped one, or random weights")
-    parser.add_argument("--page", type=Path, default=None, help="an image to measure with")
+    parser.add_argument(
+        "--model", default=None, help="A trained detector; default: the shipped one, or random weights."
+    )
+    parser.add_argument("--page", type=Path, default=None, help="Image of a page.")
     parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--threads", type=int, default=2, help="of the CPU")
+    parser.add_argument("--threads", type=int, default=2, help="CPU threads.")
     try:
         measure(parser.parse_args())
-    except ValueError as error:  # a page or a detector that cannot be read
+    except ValueError as error:  # an unreadable page or detector
         raise SystemExit(str(error)) from error
 
 
 def measure(arguments: argparse.Namespace) -> None:
-    """The same for given options.
+    """Measure and print with the parsed options.
 
     Raises:
-        ValueError: one line: the page has no staves, or it or the detector cannot be read.
+        ValueError: the page has no staves, or the page or the detector cannot be read.
     """
     torch.set_num_threads(arguments.threads)
     print(machine())
@@ -68,18 +71,18 @@ def measure(arguments: argparse.Namespace) -> None:
     for device in devices:
         model = Detector.load(arguments.model, device).model if shipped else WatershedDetector().eval()
         print(f"{device}, page of {page.shape[1]} x {page.shape[0]}, {'trained' if shipped else 'random'} weights")
-        own = {}
+        seconds = {}
         for half in (False, True) if device == "cuda" else (False,):
             print(f" {FORMATS[half]}")
             times = detector_times(model, page, interline, device, arguments.repeats, half=half)
-            own[half] = times["network"] + times["decoding"]
+            seconds[half] = times["network"] + times["decoding"]
             _print(times)
     if "cuda" in devices:
-        baseline_times(to_working_scale(page, interline), own, arguments.repeats)
+        baseline_times(to_working_scale(page, interline), seconds, arguments.repeats)
 
 
 def composed_page() -> Page:
-    """A full page of the composer's."""
+    """Compose and engrave a page."""
     with tempfile.TemporaryDirectory() as folder:
         engrave(EngraveOptions(Path(folder), compose=1, formats=("coco",), workers=1))
         pages = sorted((Path(folder) / "images").glob("*.png"))
@@ -89,7 +92,7 @@ def composed_page() -> Page:
 def detector_times(
     model: WatershedDetector, page: Page, interline: float, device: str, repeats: int, *, half: bool = False
 ) -> dict[str, float]:
-    """Seconds of the parts, and of all together; `half` computes in bfloat16."""
+    """Measure the seconds of each part and of the entire detection; `half` computes in bfloat16."""
     detector = Detector(model, InferenceOptions(bfloat16=half), device)
     working = to_working_scale(page, interline)
     ink = (1 - torch.from_numpy(working).float() / 255)[None, None].to(detector.device)
@@ -118,15 +121,15 @@ def detector_times(
 
 
 def baseline_times(working: Page, own: Mapping[bool, float], repeats: int) -> None:
-    """The same page at the same scale, through torchvision's detectors.
+    """Measure and print torchvision's detectors on the same page at the same scale.
 
     Args:
-        working: the page at the network's scale.
-        own: seconds that network and decoding of the house take on it, in float32 and, for True, in bfloat16.
-        repeats: of which the median is taken.
+        working: the page at the scale of the network.
+        own: seconds of network and decoding of the Deep Watershed Detector, by `half`.
+        repeats: number of repetitions.
     """
     try:
-        from experiments.detect_rival_models import BASELINES, make_baseline
+        from experiments.detect_baseline_models import BASELINES, make_baseline
 
         models = {name: make_baseline(name, 142) for name in BASELINES}
     except ValueError as error:
@@ -139,28 +142,28 @@ def baseline_times(working: Page, own: Mapping[bool, float], repeats: int) -> No
         for half, format_name in FORMATS.items():
 
             @torch.inference_mode()
-            def whole(model: torch.nn.Module = model, half: bool = half) -> object:
+            def detect(model: torch.nn.Module = model, half: bool = half) -> object:
                 with torch.autocast("cuda", dtype=torch.bfloat16, enabled=half):
                     return model([image])
 
-            print(baseline_line(f"{name}, {format_name}", median(whole, repeats, "cuda"), own[half]))
+            print(baseline_line(f"{name}, {format_name}", median(detect, repeats, "cuda"), own[half]))
 
 
 def baseline_line(name: str, seconds: float, own: float) -> str:
-    """A rival's time, and how many times that of the house's network and decoding it is."""
+    """Format the time of a baseline and its ratio to that of the Deep Watershed Detector."""
     return f"  {name:<34}{1000 * seconds:9.1f} ms{seconds / own:9.1f} x"
 
 
 def median(work: Callable[[], object], repeats: int, device: str) -> float:
-    """The median time of a call in seconds, after two that warm up."""
+    """Return the median time of a call in seconds, after two calls to warm up."""
     times = []
     for number in range(repeats + 2):
-        began = time.perf_counter()
+        start = time.perf_counter()
         work()
         if device == "cuda":
             torch.cuda.synchronize()
         if number >= 2:
-            times.append(time.perf_counter() - began)
+            times.append(time.perf_counter() - start)
     return statistics.median(times)
 
 

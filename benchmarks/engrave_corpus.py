@@ -1,9 +1,9 @@
-"""A whole corpus through `entourage engrave`: scores, pages and symbols, and what failed with its reason.
+"""Scores, pages, symbols and failures of `entourage engrave` on an entire corpus.
 
     ENTOURAGE_DATA=... python -m benchmarks.engrave_corpus             # all Lieder
     python -m benchmarks.engrave_corpus --scores FOLDER
 
-Pages are made in full size with their table of symbols, in a folder that is removed afterwards.
+Pages are engraved in full size with their table of symbols, in a temporary folder.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from entourage.engrave.options import EngraveOptions
 
 
 def main() -> None:
-    """Prints the counts, the pages a second, and every failure."""
+    """Print the counts, the pages per second, and every failure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scores", type=Path, default=default_source())
-    parser.add_argument("--workers", type=int, default=0, help="processes; 0 for one a core")
+    parser.add_argument("--workers", type=int, default=0, help="Processes; 0 for one per core.")
     arguments = parser.parse_args()
     print(machine())
     with tempfile.TemporaryDirectory() as folder:

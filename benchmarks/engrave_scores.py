@@ -1,4 +1,4 @@
-"""Scores for the benchmarks of engraving: those of a corpus, or composed ones where there is none."""
+"""Scores for the engraving benchmarks: from a corpus, or composed ones without a corpus."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ CORPUS = "openscore_lieder_mxl_half.zip"
 
 
 def default_source() -> Path:
-    """The corpus in the folder that ENTOURAGE_DATA names; it need not exist."""
+    """Return the path of the corpus in the folder ENTOURAGE_DATA; it may not exist."""
     return Path(os.environ.get("ENTOURAGE_DATA", "")) / CORPUS
 
 
 def some_scores(source: Path, count: int, folder: Path) -> list[ScoreFile]:
-    """So many scores, spread over the corpus, or composed into the folder if there is no corpus."""
+    """Return `count` scores, spread evenly over the corpus, or composed into `folder` without a corpus."""
     if source.exists():
         files = find_scores([source])
         return files[:: max(len(files) // count, 1)][:count]

@@ -1,11 +1,11 @@
-"""Pages a second, and where the time goes: the whole chain beside a plain CairoSVG raster and the LilyPond engine.
+"""Pages per second of the engraving pipeline by step, next to CairoSVG and the LilyPond engine.
 
     python -m benchmarks.engrave_speed                      # composed scores
-    python -m benchmarks.engrave_speed --scores FOLDER      # your own, or $ENTOURAGE_DATA with the Lieder in it
+    python -m benchmarks.engrave_speed --scores FOLDER      # other scores; default: the Lieder in $ENTOURAGE_DATA
 
-The chain is: read, engrave, image, segmentation, boxes, masks, onsets, and all files written, at 1894 x 2668. CairoSVG
-only turns the same engraver's SVG into an image. LilyPond and Verovio run side by side on the three shortest scores,
-from the score to the page with its symbols, by the clock.
+The pipeline reads and engraves scores and writes images, segmentations, boxes, masks and onsets at 1894 x 2668.
+CairoSVG only renders the SVG of the same engraver. LilyPond and Verovio are compared on the three shortest scores, from
+the score to the page with its symbols, by wall-clock time.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ LEIPZIG = MusicFont("Leipzig")
 
 
 def main() -> None:
-    """Prints pages a second on one core and on two, the ratios, and the share of each step."""
+    """Print pages per second on one core and on two, the ratios, and the fraction of each step."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scores", type=Path, default=default_source())
-    parser.add_argument("--count", type=int, default=12, help="scores to engrave")
+    parser.add_argument("--count", type=int, default=12, help="Number of scores.")
     parser.add_argument("--no-lilypond", action="store_true")
     arguments = parser.parse_args()
     cv2.setNumThreads(1)
@@ -53,9 +53,9 @@ def main() -> None:
         chain = sum(steps.values()) / pages
         print(f"one core, step by step, {pages} pages of {len(files)} scores: {1 / chain:.2f} pages/s")
         for name, seconds in steps.most_common():
-            print(f"  {name:<34}{1000 * seconds / pages:7.1f} ms a page  {seconds / pages / chain:5.0%}")
+            print(f"  {name:<34}{1000 * seconds / pages:7.1f} ms per page  {seconds / pages / chain:5.0%}")
         cairo = _seconds(lambda: [cairosvg.svg2png(bytestring=svg.encode()) for svg in svgs[:6]]) / len(svgs[:6])
-        print(f"CairoSVG, image alone: {cairo:.2f} s a page, {cairo / chain:.1f} times the whole chain")
+        print(f"CairoSVG, image only: {cairo:.2f} s per page, {cairo / chain:.1f} times the complete pipeline")
         for workers in (1, 2):
             rate = _pipeline(files, workers, Path(folder) / f"out{workers}")
             print(f"`entourage engrave` with {workers} worker{'s' * (workers > 1)}: {rate:.2f} pages/s")
@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def _steps(files: list[ScoreFile]) -> tuple[Counter[str], int, list[str]]:
-    """CPU seconds of each step of the chain, the number of pages, and the engraver's drawings of them."""
+    """Return the CPU seconds of each step, the number of pages, and their SVG drawings."""
     spent: Counter[str] = Counter()
 
     @contextmanager
@@ -80,7 +80,7 @@ def _steps(files: list[ScoreFile]) -> tuple[Counter[str], int, list[str]]:
     for files_of_pass in (
         files[:1],
         files,
-    ):  # the first score twice, so that glyphs and fonts are loaded before it counts
+    ):  # the first score twice, so that glyphs and fonts are loaded before timing
         spent.clear()
         svgs.clear()
         for file in files_of_pass:
@@ -114,10 +114,10 @@ def _seconds(work: Callable[[], object]) -> float:
 
 
 def _pipeline(files: list[ScoreFile], workers: int, out: Path) -> float:
-    """Pages a second of the command itself, by the clock, start of the processes included."""
+    """Return the pages per wall-clock second of the command, including process start."""
     formats = ("segmentation", "parquet")
     sources = tuple({file.path for file in files}) if not files[0].member else ()
-    if not sources:  # members of an archive: give the command the same few scores
+    if not sources:  # members of an archive: write the selected scores to a folder
         folder = out.with_name(f"{out.name}-scores")
         folder.mkdir()
         for file in files:
@@ -133,13 +133,13 @@ def _lilypond(files: list[ScoreFile]) -> None:
     slow, pages = _wall(LilypondEngraver(PageOptions()), scores)
     fast, _ = _wall(VerovioEngraver(PageOptions(), LEIPZIG), scores)
     print(
-        f"LilyPond engine, {pages} pages of {len(scores)} scores: {slow:.1f} s a page; "
+        f"LilyPond engine, {pages} pages of {len(scores)} scores: {slow:.1f} s per page; "
         f"Verovio on the same: {fast:.2f}, {slow / fast:.0f} times faster"
     )
 
 
 def _wall(engraver: VerovioEngraver | LilypondEngraver, scores: list[Score]) -> tuple[float, int]:
-    """Seconds a page by the clock, as LilyPond is another program, and the number of pages."""
+    """Return the wall-clock seconds per page, since LilyPond is a separate process, and the number of pages."""
     start = time.perf_counter()
     pages = sum(len(list(engraver.engrave(score))) for score in scores)
     return (time.perf_counter() - start) / pages, pages

@@ -1,11 +1,11 @@
-"""Is the ground truth true? Boxes against ink, ink against instances, notes against MusicXML as music21 reads it.
+"""Check of the annotations: boxes and instances against ink, notes against MusicXML as read by music21.
 
     ENTOURAGE_DATA=... python -m benchmarks.engrave_truth             # 200 pages of the Lieder
     python -m benchmarks.engrave_truth --scores FOLDER --pages 50
 
-Dark pixels inside the boxes of glyphs must belong to an instance, or to what is no symbol (text, bar lines); music
-glyphs of which nobody knows the class are counted. Notes are compared by onset, duration, pitch and place on the staff,
-and both ways: what is on the page and not in the MusicXML, and what is missing from the page.
+Dark pixels inside the boxes of glyphs must belong to an instance or to a mark without a class (text, bar lines); music
+glyphs without a class are reported. Notes are compared by onset, duration, pitch and staff position in both directions:
+notes on the page that are not in the MusicXML, and notes that are missing from the page.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from entourage.engrave.scores.parsing import Score, read_score
 # Symbols of no fixed shape, which the engraver draws as long or as tall as needed.
 FREE = ("staff", "stem", "beam", "slur", "tie", "brace", "legerLine", "dynamicCrescendo", "dynamicDiminuendo")
 FREE += ("tupletBracket", "ottavaBracket", "arpeggiato", "restHBar", "graceNote")
-MIDDLE = 4  # steps from the lowest of five lines to the middle one, from which places are counted
+MIDDLE = 4  # steps from the lowest of five lines to the middle one, the origin of staff positions
 Note = tuple[float, float, int | None, int | None]
-"""Onset, duration, MIDI pitch and place on the staff."""
+"""Onset, duration, MIDI pitch and staff position."""
 
 
 def main() -> None:
-    """Prints the largest distance between boxes and ink, what lacks ink or instance, and the share of right notes."""
+    """Print the largest distance of boxes from ink, missing ink or instances, and the fraction of correct notes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scores", type=Path, default=default_source())
     parser.add_argument("--pages", type=int, default=200)
@@ -61,21 +61,20 @@ def _check(files: list[ScoreFile], max_pages: int) -> None:
         expected = _music21_notes(score)
         _compare(file.name, on_page, expected, notes)
     print(f"{pages} pages, {boxes['symbols']} symbols")
-    print(
-        f"largest distance of a box from its ink: {largest['fixed']} px for glyphs, {largest['free']} px for the rest"
-    )
+    print(f"largest distance of a box from its ink: {largest['fixed']} px for glyphs, {largest['free']} px for others")
     print(f"instances without ink: {boxes['empty']}; dark pixels of symbols without instance: {boxes['stray']}")
     print(f"music glyphs without a class: {boxes['unlabelled']}")
     print(f"noteheads without onset, pitch, duration or position: {notes['incomplete']} of {notes['heads']}")
     heads = max(notes["heads"], 1)
-    print(f"noteheads whose onset, duration and pitch are music21's: {notes['agree'] / heads:.4%} of {heads}")
-    # Verovio draws some changes of clef later than the score has them; places are those on the page.
-    print(f"and whose place on the staff is: {notes['in place'] / heads:.4%}")
-    print(f"notes of music21 that are there: {notes['agree'] / max(notes['expected'], 1):.4%} of {notes['expected']}")
+    print(f"noteheads with onset, duration and pitch as in music21: {notes['agree'] / heads:.4%} of {heads}")
+    # Verovio draws some clef changes later than in the score; positions are those on the page.
+    print(f"noteheads with the same staff position as well: {notes['in place'] / heads:.4%}")
+    expected_notes = notes["expected"]
+    print(f"notes of music21 that are on the page: {notes['agree'] / max(expected_notes, 1):.4%} of {expected_notes}")
 
 
 def _compare(name: str, found: Counter[Note], expected: Counter[Note], notes: Counter[str]) -> None:
-    """Counts notes that agree, with their places and without, and prints what is wrong of a score."""
+    """Count equal notes, with and without staff positions, and print the differences of a score."""
     notes["expected"] += sum(expected.values())
     notes["in place"] += sum((found & expected).values())
     on_page, in_score = (_without_positions(one) for one in (found, expected))
@@ -113,7 +112,7 @@ def _check_page(page: Page, boxes: Counter[str], largest: dict[str, int]) -> Non
 
 
 def _symbol_ink(page: Page) -> np.ndarray:
-    """Pixels of the image that are dark and lie inside some symbol's box but belong to no other drawing."""
+    """Return the dark pixels inside the boxes of symbols that belong to no other mark."""
     inside = np.zeros(page.image.shape, dtype=bool)
     for symbol, (x0, y0, x1, y1) in zip(page.symbols, page.boxes, strict=True):
         if symbol.label.startswith(("notehead", "clef", "rest", "accidental", "key", "timeSig", "flag")):
@@ -133,13 +132,13 @@ def _heads(page: Page, notes: Counter[str]) -> list[Note]:
             if s.onset is None or s.duration is None or not s.pitch or s.position is None:
                 notes["incomplete"] += 1
                 continue
-            position = None if s.midi is None else s.position  # of drums music21 knows no place
+            position = None if s.midi is None else s.position  # music21 has no staff position of drums
             found.append((round(s.onset, 3), round(s.duration, 3), s.midi, position))
     return found
 
 
 def _music21_notes(score: Score) -> Counter[Note]:
-    """All notes; measures begin together in all parts, as they do on paper."""
+    """Return all notes; measures start at the same time in all parts, as on paper."""
     parsed = music21.converter.parse(score.text, format="musicxml", forceSource=True)
     octave_shifts = _under_octave_lines(parsed)
     parts = [list(part.getElementsByClass("Measure")) for part in parsed.parts]
@@ -158,31 +157,31 @@ def _music21_notes(score: Score) -> Counter[Note]:
                 lowest_line = getattr(n.getContextByClass("Clef"), "lowestLine", None)
                 for single in n.notes if n.isChord else [n]:
                     if single.notehead in (None, "none") or single.style.hideObjectOnPrint:
-                        continue  # it is not to be seen
+                        continue  # not printed
                     midi, position = _pitch(single, lowest_line)
                     notes[onset, length, midi, None if position is None else position + octave_shifts.get(n.id, 0)] += 1
     return notes
 
 
 def _under_octave_lines(parsed: music21.stream.Score) -> dict[str | int, int]:
-    """By how many steps notes are written lower or higher than they sound, by their id."""
+    """Return the difference of written and sounding position in steps, by the id of the note."""
     octave_shifts: dict[str | int, int] = {}
     for line in parsed.recurse().getElementsByClass(music21.spanner.Ottava):
-        line.fill()  # music21 reads only where it begins and ends
+        line.fill()  # music21 reads only its start and end
         steps = (line.shiftMagnitude() - 1) * (1 if line.shiftDirection() == "down" else -1)
         octave_shifts |= {note.id: steps for note in line.getSpannedElements()}
     return octave_shifts
 
 
 def _pitch(note: music21.note.NotRest, lowest_line: int | None) -> tuple[int | None, int | None]:
-    """MIDI pitch and place on a staff whose lowest line has that diatonic number; None for drums."""
+    """Return MIDI pitch and staff position relative to the lowest line; None for drums."""
     if not isinstance(note, music21.note.Note):
         return None, None
     return note.pitch.midi, None if lowest_line is None else note.pitch.diatonicNoteNum - lowest_line - MIDDLE
 
 
 def _timed(measure: music21.stream.Measure) -> list[music21.note.GeneralNote]:
-    """What says how long a measure is: a rest for the whole of it does not."""
+    """Return the notes and rests that determine the length of a measure: all but full-measure rests."""
     timed = measure.flatten().notesAndRests
     return [n for n in timed if not (n.isRest and n.fullMeasure in (True, "always"))]
 

@@ -1,10 +1,10 @@
-"""Digits with 10 and 50 labels: the game beside scikit-learn's and graphlearning's methods.
+"""Accuracy on digits with 10 and 50 labels: the game next to methods of scikit-learn and graphlearning.
 
     python -m benchmarks.label_accuracy
 
-Accuracy on the unlabelled digits, mean and spread over ten draws of labels (the same number from each class, the same
-draws for everybody). scikit-learn's methods get the best of all their settings on these very digits, judged by the
-accuracy that is reported: a head start that the game, which plays its default, does not have.
+Accuracy on the unlabelled digits, mean and standard deviation over ten samples of labels (equally many per class, the
+same samples for all methods). The lead is over the best setting of scikit-learn on the reported accuracy itself, an
+advantage over the game, which has its default setting.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ Method = Callable[[Labels], Labels]
 
 
 def main() -> None:
-    """Prints the table and the lead of the game."""
-    warnings.simplefilter("ignore")  # peers warn of divisions by zero and of too few iterations
+    """Print the table and the lead of the game."""
+    warnings.simplefilter("ignore")  # scikit-learn warns of divisions by zero and of too few iterations
     print(machine())
     X, truth = load_digits(return_X_y=True)
     for count in (10, 50):
@@ -41,16 +41,16 @@ def main() -> None:
 
 
 def _report(name: str, method: Method, truth: Labels, count: int) -> float:
-    found = []
+    accuracies = []
     for seed in SEEDS:
-        y = drawn(truth, count, seed)
-        found.append(np.mean(method(y)[y < 0] == truth[y < 0]))
-    print(f"{name:40} {100 * np.mean(found):7.1f} {100 * np.std(found):7.1f}", flush=True)
-    return float(np.mean(found))
+        y = sample_digit_labels(truth, count, seed)
+        accuracies.append(np.mean(method(y)[y < 0] == truth[y < 0]))
+    print(f"{name:40} {100 * np.mean(accuracies):7.1f} {100 * np.std(accuracies):7.1f}", flush=True)
+    return float(np.mean(accuracies))
 
 
-def drawn(truth: Labels, count: int, seed: int) -> Labels:
-    """The truth of `count` points, equally many of each class, and -1 for the others."""
+def sample_digit_labels(truth: Labels, count: int, seed: int) -> Labels:
+    """Return the labels of `count` points, equally many per class, and -1 for the others."""
     generator = np.random.default_rng(seed)
     y = np.full(len(truth), -1)
     for c in np.unique(truth):
@@ -69,9 +69,9 @@ def _scikit_learn(X: NDArray[np.float64]) -> Iterator[tuple[str, Method]]:
 
 
 def _others(X: NDArray[np.float64]) -> Iterator[tuple[str, Method]]:
-    """The presets of the game, its rivals on its own graph, and graphlearning's methods on its own."""
+    """Yield the presets of the game, baselines on its graph, and methods of graphlearning on their graph."""
     without_walk = label.GraphTransduction(walk_steps=0)
-    yield "game, labels not heard before", lambda y: without_walk.fit(X, y).transduction_
+    yield "game, without label diffusion", lambda y: without_walk.fit(X, y).transduction_
     for name in ("thesis", "original"):
         game = label.GraphTransduction.from_preset(name)
         yield f"game, preset {name}", lambda y, g=game: g.fit(X, y).transduction_

@@ -1,11 +1,11 @@
-"""Is the confidence honest? Digits with 10, 50 and 200 labels: confidence beside accuracy.
+"""Calibration of the confidence on digits with 10, 50 and 200 labels.
 
     python -m benchmarks.label_confidence
 
-For the game and its rivals on one graph, over ten draws of labels: accuracy on the unlabelled digits, mean confidence,
-calibration error (how far confidence and accuracy are apart, averaged over 15 bins; lower is better), and how well
-confidence tells right labels from wrong ones (area under the ROC curve; higher is better). The last row is what the
-game's own final distributions would say if they were taken for confidences.
+For the game and baselines on one graph, means over ten samples of labels: accuracy on the unlabelled digits, mean
+confidence, expected calibration error over 15 bins (lower is better), and the area under the ROC curve of confidence as
+a predictor of correct labels (higher is better). The last row uses the maximum of the game's final distributions as
+confidence.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 from sklearn.metrics import roc_auc_score
 
-from benchmarks.label_accuracy import SEEDS, drawn
+from benchmarks.label_accuracy import SEEDS, sample_digit_labels
 from benchmarks.machine import machine
 from entourage import label
 
 
 def main() -> None:
-    """Prints a row a method."""
+    """Print one row per method."""
     warnings.simplefilter("ignore")
     print(machine())
     X, truth = load_digits(return_X_y=True)
@@ -40,7 +40,7 @@ def main() -> None:
         for model in models:
             rows = []
             for seed in SEEDS:
-                y = drawn(truth, count, seed)
+                y = sample_digit_labels(truth, count, seed)
                 model.fit(graph, y)
                 correct = model.transduction_[y < 0] == truth[y < 0]
                 rows.append(_scores(correct, model.confidence_[y < 0]))
@@ -60,7 +60,7 @@ def _scores(correct: NDArray[np.bool_], confidence: NDArray[np.float64]) -> tupl
 
 
 def calibration_error(correct: NDArray[np.bool_], confidence: NDArray[np.float64], bins: int = 15) -> float:
-    """Mean distance between confidence and accuracy over equal bins of confidence, weighted by their size."""
+    """Return the mean distance of confidence and accuracy over equal bins of confidence, weighted by their size."""
     bin_index = np.clip((confidence * bins).astype(int), 0, bins - 1)
     gaps = [
         abs(confidence[bin_index == b].mean() - correct[bin_index == b].mean()) * np.mean(bin_index == b)

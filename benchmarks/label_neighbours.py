@@ -1,9 +1,9 @@
-"""Nearest neighbours: cells beside exact blocks, scikit-learn and faiss at the same recall.
+"""Nearest neighbours: IVF index and exact search next to scikit-learn and faiss at the same recall.
 
     python -m benchmarks.label_neighbours [--isotropic] [--n 100000]
 
-Each index is tried with more and more effort until it finds 95 % of the true neighbours of a sample; what is printed is
-the time to build it and to find the neighbours of all points with that effort, on all cores.
+The search effort of each index is increased until its recall on a sample is 95 %; the printed time is that of building
+the index and of finding the neighbours of all points, on all cores.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ Found = NDArray[np.int64]
 
 
 def main() -> None:
-    """Prints a row a method."""
+    """Print one row per method."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--n", type=int, default=100_000)
-    parser.add_argument("--isotropic", action="store_true", help="round Gaussians: the hardest case")
+    parser.add_argument("--isotropic", action="store_true", help="Isotropic Gaussians: the hardest case.")
     arguments = parser.parse_args()
     X, _ = mixture(arguments.n, isotropic=arguments.isotropic)
     k = default_n_neighbors(len(X))
@@ -41,14 +41,14 @@ def main() -> None:
     print(f"{machine()}\nn = {len(X):,}, k = {k}")
     for name, effort, search in _methods(X, k, recall):
         start = time.perf_counter()
-        found = search()
-        took = time.perf_counter() - start
-        print(f"{name:22} {effort:12} {took:8.2f} s   recall {recall.of(found[recall.sample]):.3f}", flush=True)
+        index = search()
+        seconds = time.perf_counter() - start
+        print(f"{name:22} {effort:12} {seconds:8.2f} s   recall {recall.of(index[recall.sample]):.3f}", flush=True)
 
 
 def _methods(X: NDArray[np.float32], k: int, recall: Recall) -> Iterator[tuple[str, str, Callable[[], Found]]]:
     points = torch.from_numpy(X)
-    yield "entourage, cells", "recall 0.97", lambda: NeighborSearch(points, k).query_self().index.numpy()
+    yield "entourage, IVF", "recall 0.97", lambda: NeighborSearch(points, k).query_self().index.numpy()
     if len(X) <= 200_000:
         yield "entourage, exact", "", lambda: NeighborSearch(points, k, recall=1.0).query_self().index.numpy()
         yield (
@@ -66,7 +66,7 @@ def _methods(X: NDArray[np.float32], k: int, recall: Recall) -> Iterator[tuple[s
 def _enough(
     X: NDArray[np.float32], recall: Recall, build: Callable[[int], faiss.Index], efforts: tuple[int, ...]
 ) -> Iterator[int]:
-    """The least effort that reaches the recall, or none."""
+    """Yield the smallest effort that reaches the recall, if any."""
     index = build(efforts[0])
     for effort in efforts:
         _set_effort(index, effort)

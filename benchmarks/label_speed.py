@@ -1,9 +1,9 @@
-"""The game beside scikit-learn's LabelSpreading(kernel="knn"): time, growth and memory.
+"""Time, growth and memory of the game next to LabelSpreading(kernel="knn") of scikit-learn.
 
     python -m benchmarks.label_speed               # on all cores; a few minutes
-    python -m benchmarks.label_speed --device cuda # the rounds of the game alone
+    python -m benchmarks.label_speed --device cuda # only the iterations of the game
 
-Both label the same mixture of Gaussians with the same k from the same 1,000 labels, in one process.
+Both methods label the same mixture of Gaussians with the same k from the same 1,000 labels, in one process.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from entourage.label import GraphTransduction
 
 
 def main() -> None:
-    """Prints ratios, recall, the exponent of growth, and peak memory; on a GPU the time of 300 rounds."""
+    """Print ratios, recall, the exponent of growth and peak memory; on a GPU the time of 300 iterations."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--isotropic", action="store_true", help="round Gaussians: the hardest case")
+    parser.add_argument("--isotropic", action="store_true", help="Isotropic Gaussians: the hardest case.")
     parser.add_argument("--largest", type=int, default=1_000_000)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     if arguments.device != "cpu":
         return rounds_on(arguments.device)
     print(machine())
-    GraphTransduction().fit(*_task(1000, arguments.isotropic)[:2])  # threads and kernels are awake now
+    GraphTransduction().fit(*_task(1000, arguments.isotropic)[:2])  # warm up threads and kernels
     ours = {n: _race(n, arguments.isotropic, peer=n <= 100_000) for n in (20_000, 100_000, arguments.largest)}
     exponent = math.log(ours[arguments.largest] / ours[100_000]) / math.log(arguments.largest / 100_000)
     print(f"from n = 100,000 to {arguments.largest:,}: time grows as n^{exponent:.2f}")
-    print(f"peak memory of the whole process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GB")
+    print(f"peak memory of the process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GB")
     return None
 
 
@@ -56,7 +56,7 @@ def _race(n: int, isotropic: bool, *, peer: bool) -> float:
     X, y, classes = _task(n, isotropic)
     k = default_n_neighbors(n)
     model = GraphTransduction(n_neighbors=k)
-    # The fastest of several for both: the machine may have been busy with something else. The first also wakes up.
+    # The fastest of several runs for both, since other processes slow a run down; the first is a warm-up.
     own_seconds = min(
         _seconds(lambda: GraphTransduction(n_neighbors=k).fit(X, y)) for _ in range(3 if n < 200_000 else 1)
     )
@@ -76,7 +76,7 @@ def _race(n: int, isotropic: bool, *, peer: bool) -> float:
 
 
 def rounds_on(device: str, n: int = 50_000, k: int = 20, rounds: int = 300) -> None:
-    """Times the rounds of the game alone, on a graph that is already on the device."""
+    """Time the iterations of the game on a graph that is already on the device."""
     X, classes = mixture(n)
     y = few_labels(classes)
     w = to_torch(NeighborGraph(torch.from_numpy(X).to(device), k).w, device)

@@ -1,4 +1,4 @@
-"""On what machine a figure was measured."""
+"""Description of the machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 
 def machine() -> str:
-    """Processor, threads and versions, in one line."""
+    """Return processor, threads, GPU and versions in one line."""
     cpuinfo = Path("/proc/cpuinfo")
     models = (
         [line.split(":")[1] for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]

@@ -9,14 +9,14 @@ DIMENSIONS, COMPONENTS, CLASSES = 64, 100, 10
 
 
 def mixture(n: int, *, isotropic: bool = False, seed: int = 0) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """n points and their classes; each class is ten Gaussians.
+    """Sample n points and their classes; each class consists of ten Gaussians.
 
     Args:
         n: number of points.
-        isotropic: round Gaussians, which fill all 64 dimensions: the hardest case for any search, for within one of
-            them everything is about equally far. By default standard deviations fall as 1/j along random axes, as
-            those of image features do.
-        seed: of centres, axes and points.
+        isotropic: use isotropic Gaussians in all 64 dimensions, the hardest case for a search, since distances within
+            one of them are nearly equal. By default standard deviations decrease as 1/j along random axes, as in image
+            features.
+        seed: random seed of centres, axes and points.
 
     Returns:
         Points, shape (n, 64), and classes from 0 to 9, shape (n,).
@@ -24,7 +24,7 @@ def mixture(n: int, *, isotropic: bool = False, seed: int = 0) -> tuple[NDArray[
     generator = np.random.default_rng(seed)
     centres = generator.normal(size=(COMPONENTS, DIMENSIONS))
     spread = np.ones(DIMENSIONS) if isotropic else 1 / np.arange(1, DIMENSIONS + 1)
-    spread /= np.sqrt(np.mean(spread**2))  # the same variance in all, round or not
+    spread /= np.sqrt(np.mean(spread**2))  # the same total variance in both cases
     component = generator.integers(COMPONENTS, size=n)
     X = np.empty((n, DIMENSIONS), dtype=np.float32)
     for c in range(COMPONENTS):
@@ -35,7 +35,7 @@ def mixture(n: int, *, isotropic: bool = False, seed: int = 0) -> tuple[NDArray[
 
 
 def few_labels(classes: NDArray[np.int64], count: int = 1000, seed: int = 0) -> NDArray[np.int64]:
-    """The classes of `count` random points and -1 for the others, shape (n,)."""
+    """Return the classes of `count` random points and -1 for the others, shape (n,)."""
     chosen = np.random.default_rng(seed).choice(len(classes), count, replace=False)
     y = np.full(len(classes), -1)
     y[chosen] = classes[chosen]

@@ -1,4 +1,4 @@
-"""How many of the true nearest neighbours were found."""
+"""Recall of approximate nearest neighbours."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from entourage.game import NeighborSearch
 
 
 class Recall:
-    """Compares neighbours that were found with the true ones, for a sample of the points.
+    """Comparison of found neighbours with the exact ones, on a sample of the points.
 
     Args:
         X: the points, shape (n, d).
-        k: neighbours of each, itself not counted.
+        k: number of neighbours of a point, without itself.
+        sample: number of sampled points.
     """
 
     def __init__(self, X: NDArray[np.float32], k: int, sample: int = 500) -> None:
@@ -24,6 +25,6 @@ class Recall:
         self.exact = NeighborSearch(points, k + 1, recall=1.0).query(points[self.sample]).index.numpy()
 
     def of(self, found: NDArray[np.int64]) -> float:
-        """The share that was found; `found` are the neighbours of the sampled points, with or without themselves."""
+        """Return the recall; `found` are the neighbours of the sampled points, with or without themselves."""
         rows = zip(found.tolist(), self.exact.tolist(), self.sample.tolist(), strict=True)
         return sum(len(set(f) & (set(e) - {i})) for f, e, i in rows) / (self.k * len(self.sample))

@@ -1,7 +1,7 @@
-"""Experiments cell by cell: a run that was stopped goes on where it was, and only what is missing is measured.
+"""Experiments as lists of cells; an interrupted run resumes with the missing cells.
 
-An experiment is a list of cells, each of which measures one row of a ledger; tables of all that is known so far go into
-results/NAME.md. Several processes may run the same experiment: each takes the next cell that nobody has.
+Each cell measures one row of a ledger; tables of all rows are written to results/NAME.md. Several processes may run the
+same experiment: each takes the next cell that is not locked.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from benchmarks.machine import machine
 
 from entourage.embed.losses.batch_graph import NonFiniteInputError
 from entourage.training import NonFiniteLossError
-from experiments.claims import BusyError, in_turn
 from experiments.ledger import FAILED, RESULTS, Ledger, command_line, folder_of
+from experiments.locks import BusyError, run_until_done
 from experiments.tables import table
 
-_PLACES = ("--minutes", "--out", "--work")  # options that change no result
+_PLACES = ("--minutes", "--out", "--work")  # options that do not affect results
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,11 @@ class Cell:
     """One measurement.
 
     Attributes:
-        key: its name in the ledger.
-        work: measures; is handed the ledger, to look up cells before it. What diverges, or raises a `FailedError`, is
-            kept as the cell's failure; any other error ends the run, and the cell is measured by the next.
-        seconds: how long it may take.
-        needs: cells that must have been measured before, or have failed.
+        key: name of the row in the ledger.
+        work: returns the values of the row; its argument is the ledger with the earlier cells. Divergence and
+            `FailedError` are stored as a failed row; any other error ends the run, and the next run repeats the cell.
+        seconds: planned duration.
+        needs: keys of cells that must be measured, or have failed, before.
     """
 
     key: str
@@ -46,7 +46,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """A table with what it shows; the first row is the header."""
+    """A table with its title; the first row is the header."""
 
     title: str
     rows: Sequence[Sequence[str]]
@@ -55,15 +55,15 @@ class Table:
 
 @dataclass(frozen=True)
 class Experiment:
-    """What is measured and how it is shown.
+    """Cells to measure and the tables that show them.
 
     Attributes:
-        name: of the files in results/.
-        title: the heading of the page.
-        cells: in the order of their weight: what comes first is measured first. None needs one that comes later.
-        tables: made of all that is known so far.
+        name: name of the files in results/.
+        title: heading of the section.
+        cells: cells in the order of measurement; a cell needs only earlier ones.
+        tables: returns the tables of the rows measured so far.
         settings: see `Ledger`.
-        note: a paragraph on how it was measured.
+        note: a paragraph on the protocol.
     """
 
     name: str
@@ -77,19 +77,19 @@ class Experiment:
         known: set[str] = set()
         for cell in self.cells:
             if unknown := set(cell.needs) - known:
-                raise ValueError(f"cell {cell.key!r} needs {', '.join(sorted(unknown))}; expected cells before it")
+                raise ValueError(f"cells: {cell.key!r} needs {', '.join(sorted(unknown))}; expected earlier cells")
             known.add(cell.key)
 
 
 class FailedError(ValueError):
-    """A cell has no result and never will have, because trainings that it builds on have failed."""
+    """A cell cannot be measured, because a training that it needs has failed."""
 
 
 class _LateError(Exception):
-    """A cell would end too late."""
+    """A cell would exceed the time budget."""
 
 
-_FAILURES = (FailedError, NonFiniteLossError, NonFiniteInputError)  # those of a learning rate that is too high, say
+_FAILURES = (FailedError, NonFiniteLossError, NonFiniteInputError)  # e.g. of a learning rate that is too high
 
 
 def run_experiment(
@@ -98,45 +98,45 @@ def run_experiment(
     *,
     minutes: float | None = None,
     command: str | None = None,
-    say: bool = True,
+    verbose: bool = True,
 ) -> Ledger:
-    """Measure what is missing and what no other process is measuring, until all is there or the time is up.
+    """Measure the missing cells that no other process measures, within a time budget.
 
-    A cell that needs one which another process is measuring is come back to; nothing else is waited for. A cell that
-    would end too late is passed over, with all that need it: a shorter one may still fit.
+    A cell that needs one which another process is measuring is tried again later. A cell that would exceed the budget
+    is skipped with all cells that need it; shorter ones may still fit.
 
     Args:
-        experiment: what to measure.
-        folder: for the results.
-        minutes: no cell is begun that would probably end later; None: all are measured.
-        command: that measures it, for the page; None: the one that is running.
-        say: print a line for each cell.
+        experiment: the experiment.
+        folder: folder of the results.
+        minutes: time budget, compared with the estimated end of each cell; None measures all cells.
+        command: command to store with the rows; None for the running command.
+        verbose: print a line for each cell.
 
     Returns:
-        All that is known now.
+        The ledger with all rows.
     """
     ledger = Ledger(experiment.name, folder, experiment.settings, command=command)
     cells = {cell.key: cell for cell in experiment.cells}
-    began = time.perf_counter()
+    start = time.perf_counter()
 
     def measure(cell: Cell) -> None:
         if cell.key in ledger:
             return
         for key in cell.needs:
-            measure(cells[key])  # nobody else may be at it any more
+            measure(cells[key])  # the process that measured it may have ended
             if key not in ledger:
                 raise BusyError(f"{key} is being measured")
-        spent = time.perf_counter() - began
-        if minutes is not None and spent + cell.seconds * pace(experiment.cells, ledger) > 60 * minutes:
+        spent = time.perf_counter() - start
+        if minutes is not None and spent + cell.seconds * slowdown(experiment.cells, ledger) > 60 * minutes:
             raise _LateError
-        if ledger.row(cell.key, partial(_values, cell, ledger), say=say) is not None:
+        if ledger.row(cell.key, partial(_values, cell, ledger), verbose=verbose) is not None:
             write_page(experiment, ledger)
 
     def measure_in_time(cell: Cell) -> None:
         with suppress(_LateError):
             measure(cell)
 
-    in_turn([partial(measure_in_time, cell) for cell in experiment.cells])
+    run_until_done([partial(measure_in_time, cell) for cell in experiment.cells])
     if ledger.rows:
         write_page(experiment, ledger)
     return ledger
@@ -149,8 +149,8 @@ def _values(cell: Cell, ledger: Ledger) -> Mapping[str, Any]:
         return {FAILED: str(error)}
 
 
-def pace(cells: Sequence[Cell], ledger: Ledger) -> float:
-    """How much longer than planned cells have taken on this machine, as a factor; 1 while there is nothing to go by."""
+def slowdown(cells: Sequence[Cell], ledger: Ledger) -> float:
+    """Return the ratio of measured to planned time of the cells on this machine; 1 without any."""
     here = machine()
     done = [cell for cell in cells if cell.key in ledger and ledger.rows[cell.key]["machine"] == here]
     planned = sum(cell.seconds for cell in done)
@@ -158,15 +158,15 @@ def pace(cells: Sequence[Cell], ledger: Ledger) -> float:
 
 
 def plan(experiment: Experiment, folder: Path = RESULTS) -> str:
-    """How many cells are left and how long they will take, in one line."""
+    """Return the number of missing cells and their estimated minutes, in one line."""
     ledger = Ledger(experiment.name, folder, experiment.settings)
     left = [cell for cell in experiment.cells if cell.key not in ledger]
-    minutes = sum(cell.seconds for cell in left) * pace(experiment.cells, ledger) / 60
+    minutes = sum(cell.seconds for cell in left) * slowdown(experiment.cells, ledger) / 60
     return f"{experiment.name}: {len(left)} of {len(experiment.cells)} cells left, about {minutes:.1f} minutes"
 
 
 def write_page(experiment: Experiment, ledger: Ledger) -> None:
-    """Write results/NAME.md: a note, the tables, what is missing, and where all of it is from."""
+    """Write results/NAME.md: note, tables, number of missing cells, commands and machines."""
 
     def text(ledger: Ledger) -> str:
         parts = [experiment.note] if experiment.note else []
@@ -174,24 +174,24 @@ def write_page(experiment: Experiment, ledger: Ledger) -> None:
             parts += [f"### {one.title}", *([one.note] if one.note else []), table(one.rows[0], one.rows[1:])]
         missing = sum(cell.key not in ledger for cell in experiment.cells)
         if missing:
-            parts.append(f"{missing} of {len(experiment.cells)} cells are still to be measured.")
+            parts.append(f"{missing} of {len(experiment.cells)} cells are not measured yet.")
         return "\n\n".join(parts)
 
     ledger.write_table(experiment.title, text)
 
 
 def arguments(description: str | None) -> argparse.ArgumentParser:
-    """The options that all experiments have."""
+    """Return a parser with the options that all experiments share."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, help="begin no cell that would end later")
-    parser.add_argument("--plan", action="store_true", help="only say what is left to do")
-    parser.add_argument("--out", type=Path, help="folder for the results; rehearsals have one of their own")
+    parser.add_argument("--minutes", type=float, help="Time budget; longer cells are skipped.")
+    parser.add_argument("--plan", action="store_true", help="Print the missing cells and exit.")
+    parser.add_argument("--out", type=Path, help="Folder of the results; trial runs have a separate default.")
     parser.add_argument("--device", default="auto")
     return parser
 
 
 def main(experiment: Experiment, options: argparse.Namespace) -> None:
-    """Plan or run an experiment as the options say, and print its page."""
+    """Plan or run an experiment and print its section."""
     folder = results_folder(options)
     if options.plan:
         print(plan(experiment, folder))
@@ -202,5 +202,5 @@ def main(experiment: Experiment, options: argparse.Namespace) -> None:
 
 
 def results_folder(options: argparse.Namespace) -> Path:
-    """Where results go; those of a rehearsal, `--small`, have a place of their own."""
+    """Return the folder of the results; trial runs (`--small`) have a separate default."""
     return folder_of(options.out, small=getattr(options, "small", False))

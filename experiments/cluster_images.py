@@ -1,8 +1,9 @@
-"""Clusters of objects nobody has seen: COIL-100, the last column of the appendix' table.
+"""Clusters of unseen objects: COIL-100, the last column of the table in the appendix.
 
 ENTOURAGE_DATA=... python -m experiments.cluster_images --networks default,thesis --seeds 0 --minutes 8
 
-80 objects are learned from, 10 validate, 10 are tested on; the seed draws them. Sets have n = 20 images and k = 1 to 5.
+The seed splits the objects into 80 for training, 10 for validation and 10 for testing. Sets have n = 20 images and
+k = 1 to 5.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from experiments.cluster_rows import (
     measure_episodes,
     measure_networks,
     open_ledger,
-    shown,
+    scores_table,
 )
 from experiments.command import run_command
 from experiments.ledger import Ledger
@@ -42,8 +43,8 @@ PUBLISHED = {
 
 
 def main() -> None:
-    """Trains, measures, and writes the table."""
-    options = arguments("Clusters of COIL-100's objects", minutes=8).parse_args()
+    """Train, measure and write the table."""
+    options = arguments("Clusters of objects of COIL-100.", minutes=8).parse_args()
     ledger = open_ledger("cluster_images", options)
     images = find_dataset("coil100")
     pixels = decode_pixels(images, (SIDE, SIDE))
@@ -60,7 +61,7 @@ def main() -> None:
 
 
 def split(values: Tensor, labels: np.ndarray, seed: int, *, augment_classes: bool) -> Data:
-    """Objects to learn from, to validate with and to be tested on, none in two of them."""
+    """Split the objects into disjoint training, validation and test objects."""
     objects = np.random.default_rng(seed).permutation(np.unique(labels))
     parts = np.split(objects, [TRAIN_OBJECTS, TRAIN_OBJECTS + OTHER_OBJECTS])
     rows = [np.flatnonzero(np.isin(labels, part)) for part in parts]
@@ -76,16 +77,16 @@ def split(values: Tensor, labels: np.ndarray, seed: int, *, augment_classes: boo
 
 
 def as_pixels(x: Tensor) -> Tensor:
-    """The input of the baselines for an image: 16 x 16 pixels as they are, shape (b, n, 3, h, w) to (b, n, 768)."""
+    """Return the input of the baselines, 16 x 16 pixels: shape (b, n, 3, h, w) to (b, n, 768)."""
     return F.adaptive_avg_pool2d(x.flatten(0, 1), 16).flatten(1).reshape(*x.shape[:2], -1)
 
 
 def _text(ledger: Ledger) -> str:
     lead = (
-        f"Sets of n = {N} images, k = 1 to {K}, of {OTHER_OBJECTS} objects that no network has seen; {TRAIN_OBJECTS} "
-        f"are learned from and {OTHER_OBJECTS} validate, drawn by the seed. Baselines get 16 x 16 pixels."
+        f"Sets of n = {N} images, k = 1 to {K}, of {OTHER_OBJECTS} unseen objects; {TRAIN_OBJECTS} are for training "
+        f"and {OTHER_OBJECTS} for validation, split by the seed. The input of the baselines is 16 x 16 pixels."
     )
-    return f"{lead}\n\n{shown(ledger, '', PUBLISHED)}"
+    return f"{lead}\n\n{scores_table(ledger, '', PUBLISHED)}"
 
 
 if __name__ == "__main__":

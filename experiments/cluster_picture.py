@@ -1,4 +1,4 @@
-"""Draws docs/images/cluster.svg: the demo's section on 2D sets, with the network that comes with the package.
+"""Draw docs/images/cluster.svg: the clusters of 2D sets of the demo, by the shipped network.
 
 python -m experiments.cluster_picture
 """
@@ -15,7 +15,7 @@ IMAGE = Path(__file__).parent.parent / "docs" / "images" / "cluster.svg"
 
 
 def main() -> None:
-    """Draws it."""
+    """Draw and save the figure."""
     section = demo_section()
     write_text(IMAGE, f'<?xml version="1.0" encoding="utf-8"?>\n{section.wide[0].figure}\n')
     for row in section.wide[1].table:

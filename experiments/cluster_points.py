@@ -1,10 +1,10 @@
-"""Clusters of 2D points: the first column of the appendix' table, and beyond it unequal sizes, n = 1,000 and k = 20.
+"""Clusters of 2D points: the first column of the table in the appendix, unequal sizes, n = 1,000 and k = 20.
 
 python -m experiments.cluster_points --networks default,thesis --seeds 0 --minutes 8
 
-Networks and their checkpoints are kept in --runs, rows in results/cluster_points.json: a command that was stopped, or
-that is given more networks or seeds, goes on from there. Several processes may run it side by side: each trains the
-next network that no other is at.
+Networks and their checkpoints are stored in --runs, rows in results/cluster_points.json; a command that was
+interrupted, or has more networks or seeds, resumes from there. Several processes may run it in parallel: each trains
+the next network that no other process trains.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from experiments.cluster_rows import (
     measure_networks,
     network_row,
     open_ledger,
-    run_of,
+    run_dir_name,
     scores_of,
-    shown,
+    scores_table,
     trained,
 )
 from experiments.command import run_command
@@ -56,8 +56,8 @@ from experiments.tables import table
 
 N, K = 72, 5
 LARGE_N, LARGE_K = 1000, 20
-UNEQUAL, UNEQUAL_N = "unequal: ", 200  # rows of sets whose clusters differ in size, and points of such a set
-SIZES = (72, 250, 500, 1000, 2000)  # of sets whose time and memory are measured
+UNEQUAL, UNEQUAL_N = "unequal: ", 200  # prefix of rows on sets with unequal clusters; points of such a set
+SIZES = (72, 250, 500, 1000, 2000)  # set sizes whose time and memory are measured
 PUBLISHED = {
     "thesis": ("0.004", "0.993"),
     "thesis+euclidean": ("0.177", "0.730"),
@@ -69,21 +69,21 @@ PUBLISHED = {
 }
 
 Measured = Callable[[ClusterNetwork], dict[str, Any]]
-"""From a network to the values of a row."""
+"""Function from a network to the values of a row."""
 
 
 def main() -> None:
-    """Trains, measures, and writes the tables."""
-    parser = arguments("Clusters of 2D points", minutes=8)
-    parser.add_argument("--large-sets", type=int, default=100, help="of 1,000 points, to be tested on")
-    parser.add_argument("--ship", type=Path, default=None, help="where to keep the default network of the best seed")
+    """Train, measure and write the tables."""
+    parser = arguments("Clusters of 2D points.", minutes=8)
+    parser.add_argument("--large-sets", type=int, default=100, help="Number of test sets of 1,000 points.")
+    parser.add_argument("--ship", type=Path, default=None, help="Save the default network of the best seed here.")
     options = parser.parse_args()
     ledger = open_ledger("cluster_points", options)
     test = PointSampler(K)
     if options.baselines:
         baseline_rows(ledger, Data(test, test, test), options.sets, N, lambda x: x)
         mixed = PointSampler(K, unequal=1)
-        # A setting for equal clusters would put the baselines at a disadvantage, so they choose one for these.
+        # A setting chosen on equal clusters would put the baselines at a disadvantage, so it is chosen again.
         baseline_rows(ledger, Data(mixed, mixed, mixed), options.sets, UNEQUAL_N, lambda x: x, UNEQUAL)
     measure_networks(ledger, options, lambda name, seed: measure(ledger, name, seed, options))
     if options.ship is not None:
@@ -92,24 +92,24 @@ def main() -> None:
 
 
 def measure(ledger: Ledger, name: str, seed: int, options: argparse.Namespace) -> None:
-    """All rows of one network, which is trained if any is missing."""
+    """Measure the missing rows of one network; train it if there are any."""
     rows = rows_of(name, seed, options)
-    if not ledger.free(rows):
+    if not ledger.missing(rows):
         return
-    network = train_or_load(name, seed, options.runs / run_of(ledger.name, name, seed, options), options)
-    for key, find in rows.items():
-        ledger.row(key, partial(find, network))
+    network = train_or_load(name, seed, options.runs / run_dir_name(ledger.name, name, seed, options), options)
+    for key, measure_row in rows.items():
+        ledger.row(key, partial(measure_row, network))
 
 
 def rows_of(name: str, seed: int, options: argparse.Namespace) -> dict[str, Measured]:
-    """What is measured of a network, by the keys of the rows."""
+    """Return the measurements of a network by the keys of their rows."""
     key, attention = f"{name}, seed {seed}", _attends(name)
 
     def on(sampler: PointSampler, sets: int, n: int) -> Measured:
         return lambda network: scores_of(network, sampler, sets, n, options.device)
 
     rows: dict[str, Measured] = {key: lambda network: network_row(network, PointSampler(K), N, options)}
-    if attention or NETWORKS[name].metric == "none":  # an LSTM that reads distances is bound to sets of one size
+    if attention or NETWORKS[name].metric == "none":  # an LSTM with a metric block requires sets of one size
         rows[f"{UNEQUAL}{key}"] = on(PointSampler(K, unequal=1), options.sets, UNEQUAL_N)
     if attention:
         rows[f"large: {key}"] = on(PointSampler(LARGE_K), options.large_sets, LARGE_N)
@@ -121,16 +121,16 @@ def rows_of(name: str, seed: int, options: argparse.Namespace) -> dict[str, Meas
 
 
 def train_or_load(name: str, seed: int, run: Path, options: argparse.Namespace) -> ClusterNetwork:
-    """The network, trained in its folder or found there."""
-    chosen, attention, few = NETWORKS[name], _attends(name), PointSampler(K)
-    many = PointSampler(LARGE_K if attention else K, varied=chosen.varied, unequal=chosen.unequal)
+    """Train the network, or load it from its run directory."""
+    chosen, attention, test = NETWORKS[name], _attends(name), PointSampler(K)
+    train = PointSampler(LARGE_K if attention else K, varied=chosen.varied, unequal=chosen.unequal)
     recipe = Recipe(curriculum=Curriculum() if attention else THESIS_POINTS_CURRICULUM, seed=seed)
     if options.small:
         tiny = replace(recipe.curriculum, sets=8, max_size=min(recipe.curriculum.max_size, 120))
         recipe = replace(recipe, curriculum=tiny, validation=10, epoch=20, warmup=5)
     if chosen.metric != "none":  # the appendix: N = 50 for metric learning with 2D points
         recipe = replace(recipe, curriculum=replace(recipe.curriculum, sets=min(50, recipe.curriculum.sets)))
-    return trained(name, Data(many, few, few), recipe, run, options)
+    return trained(name, Data(train, test, test), recipe, run, options)
 
 
 def _attends(name: str) -> bool:
@@ -139,7 +139,7 @@ def _attends(name: str) -> bool:
 
 @torch.no_grad()
 def shuffled_row(network: ClusterNetwork, options: argparse.Namespace) -> dict[str, Any]:
-    """In how many sets shuffling the points changes who is with whom, and how many points change their cluster."""
+    """Return the fractions of sets and of points whose clusters change when the points are shuffled."""
     device = resolve_device(options.device)
     network.to(device).eval()
     changed, moved, total = 0, 0.0, 0
@@ -156,7 +156,7 @@ def shuffled_row(network: ClusterNetwork, options: argparse.Namespace) -> dict[s
 
 @torch.no_grad()
 def growth_row(network: ClusterNetwork, n: int, device: str) -> dict[str, Any]:
-    """Seconds and peak memory of one set of n points; memory is known on a GPU only."""
+    """Measure seconds and, on a GPU, peak memory of one set of n points."""
     torch_device = resolve_device(device)
     network = copy.deepcopy(network).to(torch_device).eval()
     x = next(draw_sets(PointSampler(LARGE_K), 1, n, seed=TEST_SEED)).x.to(torch_device)
@@ -173,21 +173,21 @@ def growth_row(network: ClusterNetwork, n: int, device: str) -> dict[str, Any]:
 
 
 def ship(ledger: Ledger, options: argparse.Namespace) -> None:
-    """Keeps the default network of the seed that does best on validation sets, for the package."""
+    """Save the default network of the best seed on validation sets, for the package."""
     candidates = []
-    for file in sorted(options.runs.glob(f"{run_of(ledger.name, 'default', '*', options)}/{NETWORK}")):
+    for file in sorted(options.runs.glob(f"{run_dir_name(ledger.name, 'default', '*', options)}/{NETWORK}")):
         network = load_network(file)
         candidates.append((scores_of_validation(network, options), file.parent, network))
     if not candidates:
-        raise ValueError(f"{options.runs}: holds no default network that is ready; train one first")
+        raise ValueError(f"{options.runs}: no trained default network; expected one or more")
     mr, run, network = min(candidates, key=lambda one: one[0])
     network.notes |= {"items": "points", "backbone": "", "trained by": "experiments.cluster_points", "run": run.name}
     save_network(network.cpu(), options.ship, half=True)
-    print(f"{run.name} (validation MR {mr:.4f}) is kept as {options.ship}", flush=True)
+    print(f"{run.name} (validation MR {mr:.4f}) saved as {options.ship}", flush=True)
 
 
 def scores_of_validation(network: ClusterNetwork, options: argparse.Namespace) -> float:
-    """Misclassification rate on validation sets, of equal and of unequal clusters: never on those of the tables."""
+    """Return the misclassification rate on validation sets with equal and unequal clusters, not on the test sets."""
     device = resolve_device(options.device)
     kinds = ((PointSampler(K), N), (PointSampler(K, unequal=1), UNEQUAL_N))
     scores_by_kind = [evaluate(network.to(device), sampler, options.sets, n, device=device) for sampler, n in kinds]
@@ -196,19 +196,19 @@ def scores_of_validation(network: ClusterNetwork, options: argparse.Namespace) -
 
 def _text(ledger: Ledger) -> str:
     parts = [
-        f"Sets of n = {N} points, k = 1 to {K}; every method sees sets of the same kind, networks none of them in "
-        "training. MR is by optimal assignment; greedy MR and NMI by the geometric mean are the appendix' own.\n",
-        shown(ledger, "", PUBLISHED),
+        f"Sets of n = {N} points, k = 1 to {K}; all methods are evaluated on the same test sets, which are not in "
+        "the training data. MR is by optimal assignment; the appendix uses greedy MR and NMI by the geometric mean.\n",
+        scores_table(ledger, "", PUBLISHED),
     ]
-    if unequal := shown(ledger, UNEQUAL, {}):
+    if unequal := scores_table(ledger, UNEQUAL, {}):
         parts += [
-            f"\nClusters of unequal size, {MIN_CLUSTER_POINTS} points or more, n = {UNEQUAL_N}, k = 1 to {K}. DBSCAN "
-            "and HDBSCAN choose their setting anew on such sets; the networks are those above.\n",
+            f"\nClusters of unequal size, {MIN_CLUSTER_POINTS} points or more, n = {UNEQUAL_N}, k = 1 to {K}. The "
+            "settings of DBSCAN and HDBSCAN are chosen on such sets; the networks are those above.\n",
             unequal,
         ]
-    if large := shown(ledger, "large: ", {}):
+    if large := scores_table(ledger, "large: ", {}):
         parts += [f"\nn = {LARGE_N}, k = 1 to {LARGE_K}:\n", large]
-        parts += [f"\nn = {LARGE_N}, k = {LARGE_K} in every set:\n", shown(ledger, "twenty: ", {})]
+        parts += [f"\nn = {LARGE_N}, k = {LARGE_K} in every set:\n", scores_table(ledger, "twenty: ", {})]
     growth = [(key, row) for key, row in ledger.rows.items() if key.startswith("growth")]
     if growth:
         memory = ["" if row["mebibytes"] is None else f"{row['mebibytes']:.0f}" for _, row in growth]

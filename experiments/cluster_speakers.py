@@ -1,10 +1,10 @@
-"""Clusters of voices nobody has heard: LibriSpeech, in the place of TIMIT in the appendix' table.
+"""Clusters of unseen speakers: LibriSpeech, instead of TIMIT in the table of the appendix.
 
 ENTOURAGE_DATA=... python -m experiments.cluster_speakers --prepare runs/voices.npz
 python -m experiments.cluster_speakers --voices runs/voices.npz --networks default,thesis --seeds 0 --minutes 8
 
-The first command decodes the sounds and keeps their spectrograms, so that the second can run where no sound library
-is. Sets have n = 20 snippets of 1.28 s and k = 1 to 5 speakers, of whom none was learned from.
+The first command decodes the audio and stores spectrograms, so that the second runs without an audio library. Sets
+have n = 20 snippets of 1.28 s from k = 1 to 5 speakers, none of which is in the training data.
 """
 
 from __future__ import annotations
@@ -38,16 +38,17 @@ from experiments.cluster_rows import (
     measure_episodes,
     measure_networks,
     open_ledger,
-    shown,
+    scores_table,
 )
 from experiments.command import run_command
 from experiments.ledger import Ledger
 
 N, K = EPISODE_N, EPISODE_K
+TITLE = "Clusters of speakers: LibriSpeech"
 VALIDATION_FRACTION = TEST_FRACTION = 0.16  # the appendix: 100 of 630 speakers each
-LONGEST = 16.0  # seconds of an utterance that are kept
-MAX_UTTERANCES = 3  # of a speaker
-LOWEST, STEP = -1.7, 0.02  # of a spectrogram as bytes
+LONGEST = 16.0  # maximum seconds of an utterance
+MAX_UTTERANCES = 3  # per speaker
+LOWEST, STEP = -1.7, 0.02  # value of byte 0 and step per byte of a stored spectrogram
 PUBLISHED = {
     "thesis": ("0.060", "0.928"),
     "thesis+euclidean": ("0.093", "0.883"),
@@ -59,12 +60,12 @@ PUBLISHED = {
 
 @dataclass(frozen=True)
 class Voices:
-    """Spectrograms as bytes, all utterances one after the other.
+    """Spectrograms as bytes, all utterances concatenated.
 
     Attributes:
         frames: shape (frames, 128).
-        ends: where each utterance ends, shape (u,).
-        speakers: whose each is, shape (u,).
+        ends: end of each utterance, shape (u,).
+        speakers: speaker of each utterance, shape (u,).
     """
 
     frames: NDArray[np.uint8]
@@ -73,16 +74,16 @@ class Voices:
 
 
 def main() -> None:
-    """Prepares, or trains, measures and writes the table."""
-    parser = arguments("Clusters of LibriSpeech's speakers", minutes=8)
-    parser.add_argument("--prepare", type=Path, default=None, help="decode the sounds into this file and end")
-    parser.add_argument("--voices", type=Path, default=None, help="the file that --prepare wrote")
+    """Prepare the spectrograms, or train, measure and write the table."""
+    parser = arguments("Clusters of speakers of LibriSpeech.", minutes=8)
+    parser.add_argument("--prepare", type=Path, default=None, help="Decode the audio into this file and exit.")
+    parser.add_argument("--voices", type=Path, default=None, help="File written by --prepare.")
     options = parser.parse_args()
     if options.prepare is not None:
         prepare(options.prepare)
         return
     if options.voices is None:
-        raise ValueError("--voices is missing; expected the file that --prepare wrote")
+        raise ValueError("--voices: missing; expected the file written by --prepare")
     with np.load(options.voices, allow_pickle=False) as file:
         voices = Voices(file["frames"], file["ends"], file["speakers"])
     ledger = open_ledger("cluster_speakers", options)
@@ -93,15 +94,15 @@ def main() -> None:
         measure_episodes(ledger, name, seed, split(voices, seed), options)
 
     measure_networks(ledger, options, one)
-    ledger.write_table("Clusters of voices: LibriSpeech", lambda book: _text(book, voices))
+    ledger.write_table(TITLE, lambda book: _text(book, voices))
 
 
 def prepare(out: Path) -> None:
-    """Decodes all utterances and keeps their spectrograms."""
+    """Decode all utterances and store their spectrograms."""
     parts: dict[str, list[NDArray[np.uint8]]] = {}
-    found = list(utterances(Path(os.environ.get("ENTOURAGE_DATA", ""))))
-    with progress_bar("Reading voices", len(found)) as advance:
-        for speaker, read in found:
+    readers = list(utterances(Path(os.environ.get("ENTOURAGE_DATA", ""))))
+    with progress_bar("Reading voices", len(readers)) as advance:
+        for speaker, read in readers:
             advance(1)
             if len(parts.setdefault(speaker, [])) < MAX_UTTERANCES:
                 samples = torch.from_numpy(read()[: int(LONGEST * SAMPLE_RATE)])
@@ -119,7 +120,7 @@ def prepare(out: Path) -> None:
 
 
 def utterances(root: Path) -> Iterator[tuple[str, Callable[[], NDArray[np.float32]]]]:
-    """Speaker and reader of every utterance: from librispeech*.zip, or from the official folders."""
+    """Yield speaker and reader of every utterance, from librispeech*.zip or from the official folders."""
     archives = sorted(root.glob("librispeech*.zip"))
     for archive in archives:
         file = zipfile.ZipFile(archive)  # stays open for the readers
@@ -129,43 +130,45 @@ def utterances(root: Path) -> Iterator[tuple[str, Callable[[], NDArray[np.float3
     if not archives:
         files = sorted(path for path in root.glob("LibriSpeech/**/*") if has_audio_name(path.name))
         if not files:
-            raise ValueError(f"ENTOURAGE_DATA is {str(root)!r}; expected librispeech*.zip or LibriSpeech/ in it")
+            raise ValueError(
+                f"ENTOURAGE_DATA: {root} has no LibriSpeech; expected librispeech*.zip or LibriSpeech/ in it"
+            )
         for path in files:
             yield _speaker(path.name), partial(read_audio, path, SAMPLE_RATE)
 
 
 def split(voices: Voices, seed: int) -> Data:
-    """Speakers to learn from, to validate with and to be tested on, none in two of them."""
+    """Split the speakers into disjoint training, validation and test speakers."""
     speakers = np.random.default_rng(seed).permutation(np.unique(voices.speakers))
-    some = round(TEST_FRACTION * len(speakers)), round(VALIDATION_FRACTION * len(speakers))
-    test, validation, train = np.split(speakers, np.cumsum(some))
+    sizes = round(TEST_FRACTION * len(speakers)), round(VALIDATION_FRACTION * len(speakers))
+    test, validation, train = np.split(speakers, np.cumsum(sizes))
     train_items = cut(voices, train, 2 * N_FRAMES, N_FRAMES)
-    stretches = LabelledSampler(
+    segments = LabelledSampler(
         *train_items, K, augmentation=_Bytes(SoundAugmentation()), class_augmentation=SoundClassAugmentation()
     )
     other_items = [cut(voices, part, N_FRAMES, N_FRAMES) for part in (validation, test)]
     others = [LabelledSampler(*snippets, K, augmentation=_Bytes(unaugmented_sound)) for snippets in other_items]
-    return Data(stretches, *others)
+    return Data(segments, *others)
 
 
 def cut(voices: Voices, speakers: NDArray[np.str_], length: int, step: int) -> tuple[Tensor, NDArray[np.str_]]:
-    """Stretches of some speakers' utterances, as bytes (m, 128, length), and whose each is.
+    """Cut the utterances of some speakers into segments: bytes (m, 128, length), and the speaker of each.
 
-    To be tested on, snippets lie side by side; to learn from, stretches overlap and views take a random half of each.
+    Test segments do not overlap; training segments do, and augmentation crops a random half of each.
     """
-    stretches, whose, first = [], [], 0
+    segments, labels, first = [], [], 0
     for end, speaker in zip(voices.ends.tolist(), voices.speakers, strict=True):
         if speaker in speakers:
             for start in range(first, end - length + 1, step):
-                stretches.append(voices.frames[start : start + length].T)
-                whose.append(speaker)
+                segments.append(voices.frames[start : start + length].T)
+                labels.append(speaker)
         first = end
-    return torch.from_numpy(np.stack(stretches)), np.array(whose)
+    return torch.from_numpy(np.stack(segments)), np.array(labels)
 
 
 @dataclass(frozen=True)
 class _Bytes:
-    """A view of spectrograms that are kept as bytes."""
+    """Augmentation of spectrograms that are stored as bytes."""
 
     augmentation: ItemAugmentation
 
@@ -174,7 +177,7 @@ class _Bytes:
 
 
 def as_statistics(x: Tensor) -> Tensor:
-    """The input of the baselines for a snippet: mean and spread of each band, (b, n, 1, 128, 128) to (b, n, 256)."""
+    """Return the input of the baselines, mean and deviation of each band: (b, n, 1, 128, 128) to (b, n, 256)."""
     return torch.cat([x.mean(-1), x.std(-1)], dim=-1).squeeze(2)
 
 
@@ -191,11 +194,11 @@ def _text(ledger: Ledger, voices: Voices) -> str:
     other = round(TEST_FRACTION * n_speakers)
     lead = (
         f"Sets of n = {N} snippets of 1.28 s as {N_MELS} x {N_FRAMES} mel spectrograms, k = 1 to {K}, of {other} "
-        f"speakers that no network has heard; {n_speakers - 2 * other} are learned from and {other} validate, drawn by "
-        "the seed. Most have one utterance of some 14 s, so that clusters of more than ten snippets repeat some. The "
-        "published figures are on TIMIT. Baselines get the mean and spread of each band."
+        f"unseen speakers; {n_speakers - 2 * other} are for training and {other} for validation, split by the seed. "
+        "Most have one utterance of about 14 s, so that clusters of more than ten snippets repeat some. The published "
+        "figures are on TIMIT. The input of the baselines is the mean and the standard deviation of each band."
     )
-    return f"{lead}\n\n{shown(ledger, '', PUBLISHED)}"
+    return f"{lead}\n\n{scores_table(ledger, '', PUBLISHED, 'on TIMIT')}"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How every experiment is called, and how it tells what is wrong: in one line, as the command line does."""
+"""Entry point of the experiments: errors in the input are reported in one line."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from experiments.renamed import RENAMED
+
 
 def run_command(main: Callable[[], None]) -> None:
-    """Runs an experiment. Bad input, such as a missing data set, is one line and exit code 2.
+    """Run an experiment; bad input, such as a missing data set, is reported in one line with exit code 2.
 
-    ENTOURAGE_DEBUG=1 shows where an error came from.
+    Options in a former spelling, as in the commands of results/*.json, are accepted. ENTOURAGE_DEBUG=1 shows the
+    traceback of an error.
     """
+    sys.argv[1:] = [RENAMED.get(word, word) if word.startswith("--") else word for word in sys.argv[1:]]
     try:
         main()
     except (ValueError, OSError) as error:
@@ -24,7 +28,7 @@ def run_command(main: Callable[[], None]) -> None:
 
 
 def one_or_more(text: str) -> int:
-    """A number of seeds, epochs or processes, for `argparse`."""
+    """Parse a number of seeds, epochs or processes for `argparse`."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r}: expected 1 or more")
     return int(text)

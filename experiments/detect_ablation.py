@@ -1,11 +1,11 @@
-"""What each part is worth: presets, margin crops, composed pages, cached boxes, disguises, rare windows, stages.
+"""Ablations of the detector: presets, margin crops, composed pages, cached boxes, degradation, sampling, stages.
 
 python -m experiments.detect_ablation --train pages --composed composed --test clean=pages scan=scans --minutes 4
 
-Each row trains anew for the same time, or for --steps, and changes one thing of the default; two read the default's
-maps another way. Trainings side by side are to be compared by steps: their time is that of what runs beside them.
-The presets of the thesis and of its code have the thesis' stages and boxes as their maps say, but learn from the same
-disguised windows for the same time as the others, not from crops of 960 pixels for days.
+Each variant is trained from scratch for the same time, or for --steps, and changes one setting of the default; two
+variants only decode the default differently. Compare trainings that ran in parallel by their steps, since they slow
+each other down. The presets of the thesis and of its code have the thesis' stages and unrefined boxes, but train on the
+same degraded windows for the same time as the others, not on crops of 960 pixels for days.
 """
 
 from __future__ import annotations
@@ -38,30 +38,32 @@ from experiments.detect_rows import (
     record_training,
     require_test_sets,
     score_row,
+    set_title,
     sort_rows,
     train_or_load,
     training_parser,
     training_row,
 )
 from experiments.ledger import Ledger, ledger_of
-from experiments.tables import missing_told, table
+from experiments.tables import missing_note, table
 
-RARE = 100  # classes with fewer symbols in the corpus (not the composed pages) are rare
+RARE = 100  # classes with fewer symbols in the corpus (without the composed pages) are rare
+TITLE = "Detection: ablations"
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A row: what is changed of the default.
+    """A variant of the default detector.
 
     Attributes:
-        text: what it is called.
-        preset: maps, network and losses.
-        composed: whether composed pages are learned from as well.
-        staged: the thesis' stages.
-        recipe: changes of the recipe.
-        refined: whether boxes are drawn to the ink and to whole pixels, or are left as the maps say.
-        typical_sizes: whether boxes have the size of their class.
-        trained: False: this is another way to read the default's maps, not another training.
+        text: name in the table.
+        preset: preset of maps, network and losses.
+        composed: whether the training data include composed pages.
+        staged: whether training has the thesis' stages.
+        recipe: changed fields of the recipe.
+        refined: whether boxes are refined to the ink and rounded.
+        typical_sizes: whether boxes have the typical size of their class.
+        trained: whether the variant is trained; False only decodes the default differently.
     """
 
     text: str
@@ -74,30 +76,34 @@ class Variant:
     trained: bool = True
 
 
-_LARGE = (("batch", 2), ("learning_rate", 3e-4))  # of the presets with ResNet-101 and a map cell a pixel
+_LARGE = (("batch", 2), ("learning_rate", 3e-4))  # for the presets with ResNet-101 and maps of stride 1
 VARIANTS = {
     "default": Variant("default"),
-    "undrawn": Variant("default, boxes not drawn to the ink", refined=False, trained=False),
-    "cached": Variant("default, cached boxes, not drawn to the ink", refined=False, typical_sizes=True, trained=False),
+    "undrawn": Variant("default, boxes not refined to the ink", refined=False, trained=False),
+    "cached": Variant(
+        "default, cached boxes, not refined to the ink", refined=False, typical_sizes=True, trained=False
+    ),
     "thesis": Variant("preset thesis, in stages", preset="thesis", staged=True, recipe=_LARGE, refined=False),
     "original": Variant("preset original, in stages", preset="original", staged=True, recipe=_LARGE, refined=False),
     "margin": Variant("with 12 margin crops", recipe=(("margin", 12),)),
     "no-composed": Variant("without composed pages", composed=False),
-    "no-composed-margin": Variant("margin crops in place of composed pages", composed=False, recipe=(("margin", 12),)),
-    "no-rare": Variant("windows anywhere", recipe=(("class_balanced", 0.0),)),
-    "neither": Variant("windows anywhere, no composed pages", composed=False, recipe=(("class_balanced", 0.0),)),
-    "plain": Variant("without disguises", recipe=(("degradation", None),)),
+    "no-composed-margin": Variant("margin crops instead of composed pages", composed=False, recipe=(("margin", 12),)),
+    "no-rare": Variant("uniformly sampled windows", recipe=(("class_balanced", 0.0),)),
+    "neither": Variant(
+        "uniformly sampled windows, no composed pages", composed=False, recipe=(("class_balanced", 0.0),)
+    ),
+    "plain": Variant("without degradation", recipe=(("degradation", None),)),
     "staged": Variant("the thesis' stages", staged=True),
 }
 UNREFINED = InferenceOptions(refine_boxes=False, round_boxes=False)
 
 
 def main() -> None:
-    """Trains, measures, and writes the table."""
-    parser = training_parser("What each part of the detector is worth", minutes=4)
-    parser.add_argument("--composed", nargs="*", default=[], help="folders of composed pages, learned from as well")
-    parser.add_argument("--steps", type=int, default=None, help="of each training, in place of --minutes")
-    parser.add_argument("--variants", default=",".join(VARIANTS), help="some of these, which are all")
+    """Train, measure and write the table."""
+    parser = training_parser("Ablations of the detector.", minutes=4)
+    parser.add_argument("--composed", nargs="*", default=[], help="Folders of composed training pages.")
+    parser.add_argument("--steps", type=int, default=None, help="Steps of each training, instead of --minutes.")
+    parser.add_argument("--variants", default=",".join(VARIANTS), help="Variants to measure; default: all.")
     options = parser.parse_args()
     require_test_sets(options)
     if options.steps is not None:
@@ -107,10 +113,10 @@ def main() -> None:
     names = options.variants.split(",")
     for name in names:
         if name not in VARIANTS:
-            raise ValueError(f"variant {name!r} is unknown; expected some of {', '.join(VARIANTS)}")
+            raise ValueError(f"--variants: {name!r} is unknown; expected some of {', '.join(VARIANTS)}")
     sets = load_test_sets(options)
-    book.work_through({name: partial(measure, book, name, sets, counts, options) for name in names})
-    book.write_table("Detection: what each part is worth", _text)
+    book.run_jobs({name: partial(measure, book, name, sets, counts, options) for name in names})
+    book.write_table(TITLE, _text)
 
 
 def measure(
@@ -120,9 +126,9 @@ def measure(
     counts: dict[str, int],
     options: argparse.Namespace,
 ) -> None:
-    """The rows of one variant, on every set of pages; it is trained if any is missing."""
+    """Measure the missing rows of one variant on all test sets; train it if there are any."""
     keys = {test: f"{name}: {test}" for test in sets}
-    if not book.free(keys.values()):
+    if not book.missing(keys.values()):
         return
     detector, summary = detector_of(name, options)
     record_training(book, _trained_variant(name), summary)
@@ -131,7 +137,7 @@ def measure(
 
 
 def detector_of(name: str, options: argparse.Namespace) -> tuple[Detector, dict[str, Any]]:
-    """A variant's detector, and how its training went."""
+    """Return the detector of a variant and the summary of its training."""
     variant = VARIANTS[name]
     changes = dict(variant.recipe)
     recipe = Recipe() if options.steps is None else Recipe(steps=options.steps)
@@ -146,16 +152,16 @@ def detector_of(name: str, options: argparse.Namespace) -> tuple[Detector, dict[
 
 
 def _trained_variant(name: str) -> str:
-    """The variant that learns what a variant knows."""
+    """Return the variant whose training a variant uses."""
     return name if VARIANTS[name].trained else "default"
 
 
 def with_typical_sizes(detector: Detector, pack: PagePack) -> Detector:
-    """The detector with cached boxes, as the thesis has them: around every centre the typical box of its class.
+    """Return a copy of a detector with cached boxes: the typical box of its class around every centre (thesis).
 
     Args:
-        detector: is left as it is.
-        pack: the pages that it learned from.
+        detector: the detector; not modified.
+        pack: its training pages.
     """
     model = deepcopy(detector.model)
     boxes, labels = torch.from_numpy(pack.boxes), torch.from_numpy(pack.labels)
@@ -165,14 +171,14 @@ def with_typical_sizes(detector: Detector, pack: PagePack) -> Detector:
 
 
 def scored_row(detector: PageDetector, pages: Sequence[GroundTruthPage], counts: dict[str, int]) -> dict[str, Any]:
-    """How well a detector does on pages, and on the rare classes among them."""
+    """Evaluate a detector on pages, with a separate mean over the rare classes."""
     row = score_row(evaluate(detector, pages, "v1"))
     rare = [values[1] for label, values in row["classes"].items() if counts.get(label, 0) < RARE]
     return {**row, "rare classes": len(rare), "mAP of rare classes": float(np.mean(rare)) if rare else None}
 
 
 def corpus_counts(pages: Sequence[GroundTruthPage]) -> dict[str, int]:
-    """How many symbols of each class of V1 there are."""
+    """Count the symbols of each class of V1."""
     names, counts = np.unique([name for page in pages for name in page.v1 if name], return_counts=True)
     return {str(name): int(count) for name, count in zip(names, counts, strict=True)}
 
@@ -181,14 +187,23 @@ def _text(book: Ledger) -> str:
     rows = []
     for key, row in sort_rows(measured_rows(book), VARIANTS).items():
         name, _, test = key.partition(": ")
-        known = training_row(book, _trained_variant(name)) or row  # a row may tell its own
+        training = training_row(book, _trained_variant(name)) or row  # older rows contain it themselves
         figures = (percent(row[figure]) for figure in ("mAP", "AP50", "mAP of rare classes"))
-        minutes = f"{known['training_minutes']:.1f}" if "training_minutes" in known else ""
-        learned = (str(known.get("steps", "")), minutes)
-        rows.append((VARIANTS[name].text, test, *figures, str(row["rare classes"]), *learned))
-    header = ("variant", "pages", "mAP", "AP50", f"mAP of classes under {RARE}", "of these", "steps", "minutes")
+        minutes = f"{training['training_minutes']:.1f}" if "training_minutes" in training else ""
+        cost = (str(training.get("steps", "")), minutes)
+        rows.append((VARIANTS[name].text, set_title(test), *figures, str(row["rare classes"]), *cost))
+    header = (
+        "variant",
+        "pages",
+        "mAP",
+        "AP50",
+        f"mAP of classes with under {RARE} symbols",
+        "number of these",
+        "steps",
+        "minutes",
+    )
     missing = [one.text for name, one in VARIANTS.items() if not any(key.startswith(f"{name}: ") for key in book.rows)]
-    return f"{table(header, rows)}\n\n{missing_told(missing)}"  # blanks at the end are cut off
+    return f"{table(header, rows)}\n\n{missing_note(missing)}"
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Is a dot known by its surroundings? Augmentation dot, staccato and repeat dot, with less and less around them.
+"""Classification of dots (augmentation, staccato, repeat) as a function of the visible context.
 
 python -m experiments.detect_context --test clean=pages
 
-The detector is told where each dot is and must choose among the classes of dots: once with the whole page before it,
-then with everything blanked out that is further away than so many interlines.
+At the true centre of each dot, the class with the highest logit among the classes of dots is taken: once from the
+entire page, then with everything outside a radius around the dot blanked out.
 """
 
 from __future__ import annotations
@@ -33,16 +33,17 @@ KINDS = {
     "articStaccatoBelow": "staccato",
     "repeatDot": "repeat",
 }
-RADII = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # interlines that stay around a dot
-CHOICE = "A forced choice among the classes of dots, at the true centre of each: dots that are overlooked do not count."
-_VIEW = 384  # pixels of a side of the picture around a dot
+RADII = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # visible interlines around a dot
+CHOICE = "Accuracy of a forced choice among the classes of dots at their true centres; missed detections do not count."
+TITLE = "Detection: classification of dots by visible context"
+_VIEW = 384  # width and height of the crop around a dot, in pixels
 _BATCH = 32
 
 
 def main() -> None:
-    """Measures and writes the table."""
-    parser = measurement_parser("Dots with and without their surroundings")
-    parser.add_argument("--dots", type=int, default=400, help="of each kind, at most")
+    """Measure all rows and write the table."""
+    parser = measurement_parser("Classification of dots by visible context.")
+    parser.add_argument("--dots", type=int, default=400, help="Maximum number of dots of each kind.")
     options = parser.parse_args()
     require_test_sets(options)
     book = ledger_of("detect_context", options.results)
@@ -51,27 +52,27 @@ def main() -> None:
     for name, pages in load_test_sets(options).items():
         for radius in (None, *reversed(RADII)):
             book.row(key_of(name, radius, options.model), lambda p=pages, r=radius: accuracy(detector, p, r, options))  # type: ignore[misc]
-    book.write_table("Detection: dots and their surroundings", _text)
+    book.write_table(TITLE, _text)
 
 
 def check_dots(detector: Detector, model: str | None) -> None:
-    """Refuses a detector that cannot choose among the classes of dots.
+    """Check that a detector has all classes of dots.
 
     Args:
         detector: the detector.
-        model: what it is called; None for the shipped one.
+        model: its name in the message; None for the shipped one.
 
     Raises:
-        ValueError: it does not know one of them.
+        ValueError: a class is missing.
     """
     unknown = [name for name in DOTS if name not in detector.classes]
     if unknown:
-        message = f"the detector {model or 'default'} does not know the class of dots {', '.join(unknown)}"
-        raise ValueError(f"{message}; expected one that knows {', '.join(DOTS)}")
+        message = f"{model or 'default'}: the detector has no class {', '.join(unknown)}"
+        raise ValueError(f"{message}; expected one with {', '.join(DOTS)}")
 
 
 def key_of(name: str, radius: float | None, model: str | None) -> str:
-    """The name of a row: the pages, the detector if it is not the shipped one, and how much is seen."""
+    """Return the name of a row: pages, detector unless it is the shipped one, and radius."""
     seen = "all of the page" if radius is None else f"{radius:g} interlines"
     return f"{name}: {seen}" if model is None else f"{name}, {model}: {seen}"
 
@@ -80,7 +81,7 @@ def key_of(name: str, radius: float | None, model: str | None) -> str:
 def accuracy(
     detector: Detector, pages: Sequence[GroundTruthPage], radius: float | None, options: argparse.Namespace
 ) -> dict[str, Any]:
-    """How many dots of each kind are told right, when only so much around them can be seen."""
+    """Return the accuracy of each kind of dots within a radius of visible interlines; None shows the entire page."""
     right = dict.fromkeys(KINDS.values(), 0)
     seen = dict.fromkeys(KINDS.values(), 0)
     for page in pages:
@@ -90,7 +91,7 @@ def accuracy(
         if not rows:
             continue
         centres = np.asarray((boxes[rows, :2] + boxes[rows, 2:]) / 2, dtype=np.float32)
-        found = _whole(detector, ink, centres) if radius is None else _alone(detector, ink, centres, radius)
+        found = _from_page(detector, ink, centres) if radius is None else _from_discs(detector, ink, centres, radius)
         for row, name in zip(rows, found, strict=True):
             kind = KINDS[str(page.labels[row])]
             seen[kind] += 1
@@ -100,21 +101,21 @@ def accuracy(
     return {"dots": total, "accuracy": sum(right.values()) / total if total else None, **shares, "seen": seen}
 
 
-def _first(page: GroundTruthPage, room: dict[str, int]) -> list[int]:
-    """The dots of a page, of each kind no more than there is room for."""
+def _first(page: GroundTruthPage, limits: dict[str, int]) -> list[int]:
+    """Return the rows of the dots of a page, up to a limit for each kind."""
     rows: list[int] = []
-    for kind, most in room.items():
-        rows += [row for row, label in enumerate(page.labels) if label in KINDS and KINDS[label] == kind][:most]
+    for kind, limit in limits.items():
+        rows += [row for row, label in enumerate(page.labels) if label in KINDS and KINDS[label] == kind][:limit]
     return sorted(rows)
 
 
-def _whole(detector: Detector, ink: Tensor, centres: NDArray[np.float32]) -> list[str]:
-    """The kinds of dots by what the network says of the whole page."""
-    return _read(detector, ink[None, None], centres, np.zeros(len(centres), dtype=np.int64))
+def _from_page(detector: Detector, ink: Tensor, centres: NDArray[np.float32]) -> list[str]:
+    """Classify dots from the entire page."""
+    return _classify(detector, ink[None, None], centres, np.zeros(len(centres), dtype=np.int64))
 
 
-def _alone(detector: Detector, ink: Tensor, centres: NDArray[np.float32], radius: float) -> list[str]:
-    """The same by pictures in which only a disc around each dot is left."""
+def _from_discs(detector: Detector, ink: Tensor, centres: NDArray[np.float32], radius: float) -> list[str]:
+    """Classify dots from crops in which only a disc around each dot is visible."""
     half = _VIEW // 2
     padded = torch.nn.functional.pad(ink, (half, half, half, half))
     at = torch.arange(_VIEW) - half + 0.5
@@ -124,20 +125,20 @@ def _alone(detector: Detector, ink: Tensor, centres: NDArray[np.float32], radius
         corners = np.floor(centres[first : first + _BATCH]).astype(int)
         views = torch.stack([padded[y : y + _VIEW, x : x + _VIEW] * disc for x, y in corners])
         middle = centres[first : first + _BATCH] - corners + half
-        found += _read(detector, views[:, None], middle, np.arange(len(corners)))
+        found += _classify(detector, views[:, None], middle, np.arange(len(corners)))
     return found
 
 
-def _read(detector: Detector, pages: Tensor, centres: NDArray[np.float32], image: NDArray[np.int64]) -> list[str]:
-    """The most probable of the kinds of dots at given places."""
+def _classify(detector: Detector, pages: Tensor, centres: NDArray[np.float32], image: NDArray[np.int64]) -> list[str]:
+    """Return the class of dots with the highest logit at each centre."""
     model = detector.model
     predictions = model.maps(pages.to(detector.device))
     stride = model.options.maps.stride
     columns, rows = (centres // stride).astype(np.int64).T
     index = torch.from_numpy(np.stack([image, np.zeros_like(image), rows, columns], axis=1)).to(detector.device)
     logits, _ = predictions.read(index)
-    known = [model.classes.index(name) for name in DOTS]
-    return [DOTS[number] for number in logits[:, known].argmax(1).tolist()]
+    columns_of_dots = [model.classes.index(name) for name in DOTS]
+    return [DOTS[number] for number in logits[:, columns_of_dots].argmax(1).tolist()]
 
 
 def _text(book: Ledger) -> str:
@@ -146,7 +147,7 @@ def _text(book: Ledger) -> str:
     for key, row in book.rows.items():
         pages, _, seen = key.rpartition(": ")
         rows.append((pages, seen, *(percent(row[kind]) for kind in kinds), percent(row["accuracy"])))
-    return f"{table(('pages', 'what is seen', *kinds, 'all'), rows)}\n\n{CHOICE}"
+    return f"{table(('pages', 'visible', *kinds, 'all'), rows)}\n\n{CHOICE}"
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""The last table of chapter 6: synthetic pages, degraded pages and handwriting, beside detectors of torchvision.
+"""Detection on synthetic, degraded and handwritten pages next to torchvision's detectors (last table of chapter 6).
 
 python -m experiments.detect_deepscores --train pages composed --test clean=pages scan=scans photo=photos --minutes 8
 
-Detectors are kept in --runs, rows in results/detect_deepscores.json: a command that was stopped, or that is given more
-sets or rivals, goes on from there. Without --train the shipped detector is measured, or that of --model; rivals need
-pages to learn from.
+Detectors are stored in --runs, rows in results/detect_deepscores.json; a command that was interrupted, or has more sets
+or baselines, resumes from there. Without --train, the shipped detector or that of --model is measured; --baselines
+requires --train.
 """
 
 from __future__ import annotations
@@ -27,11 +27,10 @@ from entourage.detect.evaluation.page_evaluation import (
 )
 from entourage.detect.training.task import Recipe
 from entourage.detect.training.train import TrainConfig
-from experiments.claims import alone
 from experiments.command import run_command
+from experiments.detect_baseline_models import BASELINES, need_torchvision
+from experiments.detect_baselines import BaselineDetector, train_baseline
 from experiments.detect_handwriting import handwritten_table
-from experiments.detect_rival_models import BASELINES, need_torchvision
-from experiments.detect_rivals import BaselineDetector, train_baseline
 from experiments.detect_rows import (
     load_test_sets,
     make_recipe,
@@ -42,21 +41,24 @@ from experiments.detect_rows import (
     require_test_sets,
     run_folder,
     score_row,
+    set_title,
     sort_rows,
     train_or_load,
     training_parser,
     training_row,
 )
 from experiments.ledger import Ledger, ledger_of
+from experiments.locks import exclusive
 from experiments.tables import table
 
-RUN = "detect_deepscores-dwd"  # the folder of what is trained here
-SHIPPED = "DWD, shipped"  # the name of what comes with the package, which has learned for longer
-HANDWRITTEN = "MUSCIMA++, own"  # pages and classes
+RUN = "detect_deepscores-dwd"  # run directory of the detector that is trained here
+SHIPPED = "DWD, shipped"  # name of the shipped detector, which was trained for longer
+HANDWRITTEN = "MUSCIMA++, own"  # test set and class list: those of the data set
+TITLE = "Detection: synthetic, degraded, handwritten"
 LISTS: tuple[ClassList, ...] = ("v1", "extended")
-REHEARSAL_MINUTES = 0.01  # of a rehearsal: a few steps
+REHEARSAL_MINUTES = 0.01  # training time of a trial run: a few steps
 PUBLISHED = {
-    "thesis, DWD": ("41.4", "47.3", "19.9"),
+    "thesis, DWD with ResNet": ("41.4", "47.3", "19.9"),
     "thesis, U-Net": ("24.8", "-", "16.6"),
     "thesis, Faster R-CNN": ("19.6", "-", "3.9"),
     "thesis, RetinaNet": ("9.8", "-", "7.7"),
@@ -64,12 +66,12 @@ PUBLISHED = {
 
 
 def main() -> None:
-    """Trains, measures, and writes the table."""
-    parser = training_parser("Detection on synthetic, degraded and handwritten pages", minutes=8)
+    """Train, measure and write the table."""
+    parser = training_parser("Detection on synthetic, degraded and handwritten pages.", minutes=8)
+    parser.add_argument("--baselines", default="", help=f"Some of {','.join(BASELINES)}, trained on the same pages.")
     parser.add_argument(
-        "--rivals", dest="baselines", default="", help=f"some of {','.join(BASELINES)}; they learn from the same pages"
+        "--muscima", action="store_true", help="Fine-tune all detectors on MUSCIMA++ as well and evaluate them there."
     )
-    parser.add_argument("--muscima", action="store_true", help="also fine-tune all for MUSCIMA++ and measure there")
     options = parser.parse_args()
     if not options.muscima:
         require_test_sets(options, ", or --muscima")
@@ -82,31 +84,32 @@ def main() -> None:
         if options.muscima:
             tuned = partial(tune, book, name, options)
             jobs[f"{name}, handwriting"] = partial(measure_handwriting, book, name, tuned, options)
-    book.work_through(jobs)
-    book.write_table("Detection: synthetic, degraded, handwritten", _text)
+    book.run_jobs(jobs)
+    book.write_table(TITLE, _text)
 
 
 def selected_baselines(options: argparse.Namespace) -> list[str]:
-    """The rivals that are asked for.
+    """Return the names of the requested baselines.
 
     Raises:
-        ValueError: one is unknown, or there are no pages to train them on, or no torchvision.
+        ValueError: a name is unknown, `--train` is missing, or torchvision cannot be imported.
     """
     baselines = [name for name in options.baselines.split(",") if name]
     for name in baselines:
         if name not in BASELINES:
-            raise ValueError(f"rival {name!r} is unknown; expected some of {', '.join(BASELINES)}")
+            raise ValueError(f"--baselines: {name!r} is unknown; expected some of {', '.join(BASELINES)}")
     if baselines and not options.train:
-        raise ValueError("--rivals without --train: a rival learns here alone; expected folders to learn from")
+        raise ValueError("--train: missing with --baselines; expected folders of training pages")
     if baselines:
         need_torchvision()
     return baselines
 
 
 def name_of(options: argparse.Namespace) -> str:
-    """What the detector of the house is called: one that learned as long as its rivals, or another that is ready.
+    """Return the name of the Deep Watershed Detector in the rows.
 
-    One that is ready goes by its path as it was given: what is trained here is called the same in every folder.
+    "DWD" is trained here, for as long as the baselines. A detector of --model is named by its path, since the files of
+    all trained detectors have the same name.
     """
     if options.model:
         return f"DWD, {options.model}"
@@ -114,7 +117,7 @@ def name_of(options: argparse.Namespace) -> str:
 
 
 def train_or_load_detector(book: Ledger, name: str, options: argparse.Namespace) -> PageDetector:
-    """The detector of the house: trained, or one that is ready."""
+    """Train the Deep Watershed Detector, or load the shipped one or that of --model."""
     if not _is_trained(options):
         return Detector.load(options.model, options.device)
     detector, summary = train_or_load(
@@ -125,88 +128,88 @@ def train_or_load_detector(book: Ledger, name: str, options: argparse.Namespace)
 
 
 def _is_trained(options: argparse.Namespace) -> bool:
-    """Whether the detector of the house is trained here."""
+    """Return whether the Deep Watershed Detector is trained here."""
     return bool(options.train and not options.model)
 
 
 def measure(book: Ledger, name: str, make: Callable[[], PageDetector], options: argparse.Namespace) -> None:
-    """The rows of one detector: every test set, in V1's classes and in the extended ones; pages are seen once."""
+    """Measure the rows of one detector: all test sets, in the classes of V1 and in the extended ones, detected once."""
     sets = load_test_sets(options)
     keys = {(test, class_list): f"{name}: {test}, {class_list}" for test in sets for class_list in LISTS}
-    if not book.free(keys.values()):
+    if not book.missing(keys.values()):
         return
     detector = make()
     for test, pages in sets.items():
-        seen = cache(partial(detect_pages, detector, pages))
+        detections = cache(partial(detect_pages, detector, pages))
         for class_list in LISTS:
-            book.row(keys[test, class_list], partial(_scored_row, seen, pages, class_list))
+            book.row(keys[test, class_list], partial(_scored_row, detections, pages, class_list))
 
 
 def _scored_row(
-    seen: Callable[[], TimedDetections], pages: Sequence[GroundTruthPage], class_list: ClassList
+    detections: Callable[[], TimedDetections], pages: Sequence[GroundTruthPage], class_list: ClassList
 ) -> dict[str, Any]:
-    return score_row(evaluate_detections(seen(), pages, class_list))
+    return score_row(evaluate_detections(detections(), pages, class_list))
 
 
 def baseline(book: Ledger, name: str, options: argparse.Namespace) -> BaselineDetector:
-    """A detector of torchvision, trained on the same pages for the same time."""
+    """Train a torchvision detector on the same pages for the same time."""
     pack = packed_pages(TrainConfig(options.train, options.runs))
     run, minutes = run_folder(f"detect_deepscores-{name}", options), _minutes(options)
-    with alone(run):
+    with exclusive(run):
         detector, summary = train_baseline(name, pack, make_recipe(options), minutes, run, options.device)
     record_training(book, name, summary)
     return detector
 
 
 def _minutes(options: argparse.Namespace) -> float:
-    """How long rivals learn, who know times and not steps."""
+    """Return the training time of the baselines; a trial run has no fixed number of steps."""
     return REHEARSAL_MINUTES if options.small else float(options.minutes)
 
 
 def handwriting(book: Ledger, name: str, options: argparse.Namespace) -> PageDetector:
-    """The detector of the house, fine-tuned for the classes of MUSCIMA++."""
+    """Fine-tune the Deep Watershed Detector for the classes of MUSCIMA++."""
     if _is_trained(options):
-        train_or_load_detector(book, name, options)  # it has to be ready
-        begin = run_folder(RUN, options) / "detect.safetensors"
+        train_or_load_detector(book, name, options)  # trained if it is missing
+        start = run_folder(RUN, options) / "detect.safetensors"
     else:
-        begin = find_detector(options.model)
+        start = find_detector(options.model)
     recipe = make_recipe(options, Recipe.for_handwriting())
-    config = TrainConfig(["muscima"], options.runs, classes="muscima", start=begin, recipe=recipe)
+    config = TrainConfig(["muscima"], options.runs, classes="muscima", start=start, recipe=recipe)
     detector, summary = train_or_load(_tuned_run(options), config, options)
     record_training(book, f"{name}, handwriting", summary)
     return detector
 
 
 def _tuned_run(options: argparse.Namespace) -> str:
-    """What the folder of the fine-tuned detector is called: another for every one that it begins with."""
+    """Return the run directory of the fine-tuned detector, which depends on the initial detector."""
     if options.model:
         return f"detect_deepscores-muscima-dwd-{quote(str(options.model), safe='')}"
     return "detect_deepscores-muscima-dwd" if options.train else "detect_deepscores-muscima"
 
 
 def baseline_handwriting(book: Ledger, name: str, options: argparse.Namespace) -> BaselineDetector:
-    """The same for a rival: it goes on from what it learned of print, for the same time."""
+    """Fine-tune a torchvision detector from its training on print, for the same time."""
     recipe = make_recipe(options, Recipe.for_handwriting())
-    begin = baseline(book, name, options).model
+    start = baseline(book, name, options).model
     pack = packed_pages(TrainConfig(["muscima"], options.runs, classes="muscima"))
     run, minutes = run_folder(f"detect_deepscores-muscima-{name}", options), _minutes(options)
-    with alone(run):
-        detector, summary = train_baseline(name, pack, recipe, minutes, run, options.device, begin)
+    with exclusive(run):
+        detector, summary = train_baseline(name, pack, recipe, minutes, run, options.device, start)
     record_training(book, f"{name}, handwriting", summary)
     return detector
 
 
 def measure_handwriting(book: Ledger, name: str, make: Callable[[], PageDetector], options: argparse.Namespace) -> None:
-    """The row of one detector on the test pages of MUSCIMA++, in its own classes."""
+    """Measure the row of one detector on the test pages of MUSCIMA++, in the classes of the data set."""
     key = f"{name}: {HANDWRITTEN}"
-    if book.free([key]):
+    if book.missing([key]):
         pages = subsample_evenly(read_ground_truth("muscima", "test"), options.pages)
         detector = make()
         book.row(key, lambda: score_row(evaluate(detector, pages, "own")))
 
 
-def _learned(book: Ledger, key: str) -> str:
-    """The minutes that the detector of a row has learned, as far as they are known: of print, + of handwriting."""
+def _training_minutes(book: Ledger, key: str) -> str:
+    """Return the recorded training minutes of the detector of a row: print, + handwriting."""
     detector, _, test = key.partition(": ")
     stages = [training_row(book, detector) or book.rows[key]]
     if test == HANDWRITTEN:
@@ -219,10 +222,20 @@ def _text(book: Ledger) -> str:
     for key, row in sort_rows(measured_rows(book), (SHIPPED, "DWD", *BASELINES)).items():
         detector, _, test = key.partition(": ")
         figures = tuple(percent(row[name]) for name in ("mAP", "AP50", "AP25"))
-        rows.append((detector, test, str(row["pages"]), str(len(row["classes"])), *figures, _learned(book, key)))
-    header = ("detector", "pages, list", "pages", "classes", "mAP", "AP50", "AP25", "minutes of training")
+        rows.append(
+            (
+                detector,
+                set_title(test),
+                str(row["pages"]),
+                str(len(row["classes"])),
+                *figures,
+                _training_minutes(book, key),
+            )
+        )
+    header = ("detector", "test set, class list", "pages", "classes", "mAP", "AP50", "AP25", "minutes of training")
     published = table(
-        ("published mAP", "synthetic", "scans", "MUSCIMA++"), [(name, *cells) for name, cells in PUBLISHED.items()]
+        ("published mAP (other training and test pages)", "synthetic", "printed and scanned", "MUSCIMA++"),
+        [(name, *cells) for name, cells in PUBLISHED.items()],
     )
     parts = [table(header, rows), published]
     handwritten = [book.rows[key] for name in (SHIPPED, "DWD") if (key := f"{name}: {HANDWRITTEN}") in book.rows]

@@ -1,7 +1,7 @@
-"""The handwritten classes of chapter 6 beside a detector's: average precision on MUSCIMA++, class by class.
+"""Average precision of a detector on MUSCIMA++ next to the published values, class by class (thesis, chapter 6).
 
-Used by `experiments.detect_deepscores`. The chapter prints its twenty best classes, those of each overlap apart, under
-the names of MUSCIMA++ 1.0; a class that has become two, as flags have, is their mean by objects.
+Used by `experiments.detect_deepscores`. The chapter lists its twenty best classes at each overlap under the names of
+MUSCIMA++ 1.0; a class that is split today, such as flags, is averaged with the numbers of objects as weights.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from experiments.detect_rows import percent
 from experiments.tables import table
 
-# The chapter's name, today's classes, and what the chapter has at overlaps of 0.5 and of 0.25.
+# Name in the chapter, present classes, published AP at overlaps of 0.5 and of 0.25.
 PUBLISHED: tuple[tuple[str, tuple[str, ...], float | None, float | None], ...] = (
     ("half-rest", ("restHalf",), 0.8981, 0.8981),
     ("flat", ("accidentalFlat",), 0.8752, 0.8752),
@@ -40,15 +40,17 @@ PUBLISHED: tuple[tuple[str, tuple[str, ...], float | None, float | None], ...] =
 
 
 def handwritten_table(classes: Mapping[str, list[Any]]) -> str:
-    """The chapter's classes, with its figures and those of a row.
+    """Return a table of the chapter's classes with the published figures and those of a row.
 
     Args:
-        classes: by name, how many objects there are, and AP, AP50 and AP25, as `scores` gives them.
+        classes: for each class the number of objects, AP, AP50 and AP25, as in `score_row`.
     """
     rows = []
-    for name, today, half, quarter in PUBLISHED:
-        own = [classes[one] for one in today if one in classes]
-        objects = sum(one[0] for one in own)
-        found = [sum(one[0] * one[at] for one in own) / objects if objects else None for at in (2, 3)]
-        rows.append((name, str(objects), percent(half), percent(found[0]), percent(quarter), percent(found[1])))
-    return table(("handwritten class", "objects", "thesis, AP50", "AP50", "thesis, AP25", "AP25"), rows)
+    for name, present_names, half, quarter in PUBLISHED:
+        values = [classes[one] for one in present_names if one in classes]
+        objects = sum(one[0] for one in values)
+        means = [sum(one[0] * one[at] for one in values) / objects if objects else None for at in (2, 3)]
+        rows.append((name, str(objects), percent(half), percent(means[0]), percent(quarter), percent(means[1])))
+    return table(
+        ("handwritten class", "objects", "AP50 of the thesis (other split)", "AP50", "AP25 of the thesis", "AP25"), rows
+    )

@@ -1,13 +1,12 @@
-"""The pages that the shipped detector learns from, and those of other works that it is measured on.
+"""Training pages of the shipped detector, and test pages from other works.
 
-python -m experiments.detect_pages --scores SCORES --out pages --divide     # which works are learned from
-python -m experiments.detect_pages --out pages --sets learn                 # engraves them; stopped, it goes on
+python -m experiments.detect_pages --scores SCORES --out pages --divide     # split the works
+python -m experiments.detect_pages --out pages --sets learn                 # engrave; an interrupted run resumes
 python -m experiments.detect_pages --out pages --sets test
 
-A fifth of the works is kept for tests. The others fall into three parts, which are engraved clean, as scans and as
-photographs, at the interline that the network works at; composed pages with all classes in balance join them. One font
-of the five is never learned from. Test pages are of the usual size; some are composed too, since works of a corpus hold
-few of its rare symbols.
+A fifth of the works is used for tests. The others are split into three parts, engraved clean, as simulated scans and as
+simulated photographs, at the interline of the network; composed pages with balanced classes are added. One font of five
+is only used for tests. Test pages have the default size; some are composed, since a corpus has few rare symbols.
 """
 
 from __future__ import annotations
@@ -26,23 +25,23 @@ from entourage.io.files import atomic_path
 from entourage.io.progress import progress_bar
 from experiments.command import run_command
 
-HELD_OUT_FONT = "Gootville"  # the font that no network learns from
+HELD_OUT_FONT = "Gootville"  # font of test pages only
 TRAINING_FONTS = tuple(MusicFont(name) for name in FONTS if name != HELD_OUT_FONT)
 SEED = 6
 TENTHS = {"test": 2, "clean": 5, "photo": 2, "scan": 1}  # of the works
-N_TEST_SCORES = 40  # scores to be measured on; further ones of their part are kept unseen
+N_TEST_SCORES = 40  # test scores; the other scores of the test part are not used
 SMALL = PageOptions(width=947, height=1334, interline=10.0, dpi=200.0)
 
 
 def main() -> None:
-    """Divides the works, or engraves some of the sets."""
+    """Split the works, or engrave some of the sets."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scores", type=Path, default=None, help="files, folder or archive of MusicXML")
-    parser.add_argument("--out", type=Path, required=True, help="folder for the sets")
-    parser.add_argument("--divide", action="store_true", help="write an archive of scores for each part, and end")
-    parser.add_argument("--every", type=int, default=1, help="one score in so many of each part, for shorter trials")
-    parser.add_argument("--sets", default="learn,test", help="learn, test, or names of single sets")
-    parser.add_argument("--compose", type=int, default=150, help="scores to compose, to learn from")
+    parser.add_argument("--scores", type=Path, default=None, help="File, folder or archive of MusicXML.")
+    parser.add_argument("--out", type=Path, required=True, help="Folder of the sets.")
+    parser.add_argument("--divide", action="store_true", help="Write an archive of scores for each part and exit.")
+    parser.add_argument("--every", type=int, default=1, help="Take every n-th score of each part, for shorter trials.")
+    parser.add_argument("--sets", default="learn,test", help="learn, test, or names of single sets.")
+    parser.add_argument("--compose", type=int, default=150, help="Number of composed training scores.")
     parser.add_argument("--workers", type=int, default=0)
     options = parser.parse_args()
     if options.divide:
@@ -58,7 +57,7 @@ def main() -> None:
 
 
 def data_sets(out: Path, compose: int) -> dict[str, EngraveOptions]:
-    """The sets by name: what is learned from, and what is measured on."""
+    """Return the options of the training and test sets by name."""
     scores = {part: (out / "scores" / f"{part}.zip",) for part in TENTHS}
     learn = EngraveOptions(out, scores["clean"], fonts=TRAINING_FONTS, page=SMALL, formats=("parquet",), seed=SEED)
     composed = replace(learn, sources=(), compose=compose, balanced=True)
@@ -79,7 +78,7 @@ def data_sets(out: Path, compose: int) -> dict[str, EngraveOptions]:
 
 
 def divide(source: Path, out: Path, every: int = 1) -> None:
-    """Writes the scores of each part, or one in so many, into an archive; editions of one work are in one part."""
+    """Write every n-th score of each part to an archive; editions of one work are in the same part."""
     parts = [part for part, tenths in TENTHS.items() for _ in range(tenths)]
     files = find_scores([source])
     texts: dict[str, dict[str, str]] = {part: {} for part in TENTHS}

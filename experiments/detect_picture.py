@@ -1,4 +1,4 @@
-"""Draws docs/images/detect.jpg: what the detector that comes with the package finds on a composed, photographed page.
+"""Draw docs/images/detect.jpg: detections of the shipped detector on a composed page with a simulated photograph.
 
 python -m experiments.detect_picture
 """
@@ -20,7 +20,7 @@ WIDTH = 1400
 
 
 def main() -> None:
-    """Draws it."""
+    """Draw and save the figure."""
     image = composed_pages()[-1].image()
     found = Detector.load(device="cpu").detect(image)
     drawn = draw_detections(image, found.select(found.scores >= DISPLAY_THRESHOLD))

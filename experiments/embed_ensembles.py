@@ -2,11 +2,10 @@
 
     python -m experiments.embed_ensembles --minutes 4
 
-Networks differ by their seed alone. Those of an ensemble are drawn without overlap from all that were trained, so the
-spread over ensembles of one and of two is told, too. What is the best learning rate for one network need not be so for
-several, which shall differ: two rates are tried, each with as many epochs as held-out classes say. Embeddings of the
-test images wait in a folder of their own until they are put together; file names tell one recipe from another. Where
-the file of a network is missing, as on another machine than it was trained on, the network is trained again.
+Networks differ only in their seed. The ensembles of one size share no network, so that their standard deviation is
+reported as well. The best learning rate of one network may not be the best for an ensemble, which needs diversity: two
+rates are measured, each with the epochs chosen on held-out classes. Embeddings of the test images are stored in the
+folder --work, in one file per network and recipe; a network without a file, e.g. on another machine, is trained again.
 """
 
 from __future__ import annotations
@@ -31,17 +30,17 @@ from experiments.ledger import Ledger
 from experiments.tables import mean_and_spread
 
 SIZES = (1, 2, 5)
-TRIED = RATES[1:]  # a class learns too little at the lowest
+TRIED = RATES[1:]  # the lowest trains too little
 WORK = Path("build/experiments")
 
 
 def ensembles_experiment(bench: Bench, losses: Ledger, work: Path) -> Experiment:
-    """A cell for each network, and one for each ensemble.
+    """Return the experiment: a cell for each network and one for each ensemble.
 
     Args:
-        bench: carries it out.
-        losses: of `experiments.embed_losses`: the epochs it chose are used, where it has them.
-        work: a folder for embeddings.
+        bench: trainings and measurements.
+        losses: ledger of `experiments.embed_losses`, whose choice of epochs is used if it exists.
+        work: folder of the embeddings.
     """
     setting = bench.setting
     epochs = setting.recipe.stages[-1].epochs
@@ -82,7 +81,7 @@ def _member(
 
 
 def _train(bench: Bench, work: Path, dataset: str, recipe: Recipe) -> None:
-    """Trains a network and puts the embeddings of the test images where they wait."""
+    """Train a network and store its embeddings of the test images."""
     embeddings = bench.embed_test(dataset, bench.train(dataset, recipe))
     write_weights(_file(bench, work, dataset, recipe), {"embeddings": embeddings}, {"seed": recipe.seed})
 
@@ -92,7 +91,7 @@ def _recipe(bench: Bench, dataset: str, rate: float, epochs: int, seed: int) -> 
 
 
 def _file(bench: Bench, work: Path, dataset: str, recipe: Recipe) -> Path:
-    """Where the embeddings of a network wait: with another recipe, backbone or number of classes elsewhere."""
+    """Return the file of the embeddings, which depends on recipe, backbone and number of classes."""
     identity = json.dumps([bench.setting.backbone, bench.setting.classes, asdict(recipe)])
     digest = hashlib.blake2b(identity.encode(), digest_size=6).hexdigest()
     return work / f"{dataset}-{recipe.seed}-{digest}.safetensors"
@@ -106,7 +105,7 @@ def _ensemble(bench: Bench, work: Path, dataset: str, rate: float, members: rang
             raise FailedError(f"network {seed} failed; expected all networks of the ensemble")
         recipe = _recipe(bench, dataset, rate, int(trained["epochs"]), seed)
         file = _file(bench, work, dataset, recipe)
-        if not file.exists():  # rows are kept longer than embeddings
+        if not file.exists():  # embeddings may have been deleted
             _train(bench, work, dataset, recipe)
         parts.append(read_weights(file)[0]["embeddings"])
     return bench.measure(dataset, concatenate_embeddings(parts).to(resolve_device(bench.setting.device)))
@@ -126,10 +125,10 @@ def _tables(datasets: Iterable[str], ledger: Ledger) -> Iterable[Table]:
 
 
 def run() -> None:
-    """Runs the experiment."""
+    """Run the experiment."""
     parser = arguments(__doc__)
     add_options(parser, epochs=8)
-    parser.add_argument("--work", type=Path, default=WORK, help="folder for embeddings of single networks")
+    parser.add_argument("--work", type=Path, default=WORK, help="Folder of the embeddings of single networks.")
     options = parser.parse_args()
     bench = Bench(setting_of(options))
     main(ensembles_experiment(bench, Ledger("embed_losses", results_folder(options)), options.work), options)

@@ -1,11 +1,11 @@
-"""All losses on equal terms: one network, one budget, zero-shot retrieval on CUB-200-2011 and Cars-196.
+"""Comparison of losses with one network and one budget: zero-shot retrieval on CUB-200-2011 and Cars-196.
 
     python -m experiments.embed_losses --plan
     python -m experiments.embed_losses --minutes 15
-    python -m experiments.embed_losses --search       # which variant of the Group Loss shall be the default
+    python -m experiments.embed_losses --search       # variants of the Group Loss, to choose the default
 
-For each loss the learning rate and the epoch are those with the best Recall@1 on half of the training classes, which
-were held out; it is then trained on all training classes from several seeds and tested on classes it never saw.
+For each loss, learning rate and epoch are those with the best Recall@1 on a held-out half of the training classes; it
+is then trained on all training classes with several seeds and evaluated on the test classes.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from experiments.embed_variants import SEARCHED, search_experiment
 from experiments.ledger import Ledger
 from experiments.tables import mean_and_spread
 
-RATES = (2e-5, 1e-4, 2.5e-4)  # losses of pairs and triplets want a low one, class vectors of their own a high one
+RATES = (2e-5, 1e-4, 2.5e-4)  # pair and triplet losses need a low one, losses with class vectors a high one
 EPOCHS, SEEDS = 8, 3
 OURS = "group loss, default"
-# What matters most is measured first.
+# The most important losses are measured first.
 FIRST = (OURS, "proxy-anchor", "soft-triple", "group loss, original", "cross-entropy", "normalised-softmax", "triplet")
-THEN = ("multi-similarity", "proxy-nca", "group loss, thesis", "lifted-structure", "n-pairs", "angular")
+SECOND = ("multi-similarity", "proxy-nca", "group loss, thesis", "lifted-structure", "n-pairs", "angular")
 METRICS = ("recall@1", "recall@2", "recall@4", "recall@8", "nmi")
 ORIGINAL = {"cub200": "original-cub", "cars196": "original-cars"}
 
 
 def ours() -> dict[str, Any]:
-    """What of a recipe makes it the default's: the loss and its classifier."""
+    """Return the fields of the default recipe for loss and classifier."""
     default = recipe_preset("default")
     return {name: getattr(default, name) for name in ("group", "head", "scale", "head_rate")}
 
 
 def described(setting: Setting) -> dict[str, Any]:
-    """All that results depend on, the default Group Loss included, for the ledger."""
+    """Return the settings on which results depend, including the default Group Loss, for the ledger."""
     return {**setting.described(), "default": {**ours(), "group": asdict(ours()["group"])}}
 
 
 def contestant(setting: Setting, dataset: str, name: str) -> Recipe:
-    """The common recipe with that loss."""
+    """Return the shared recipe with a loss."""
     base = setting.recipe
     if name == OURS:
         return replace(base, **ours())
@@ -59,7 +59,7 @@ def contestant(setting: Setting, dataset: str, name: str) -> Recipe:
 
 
 def chosen(ledger: Ledger, dataset: str, name: str) -> tuple[float, int] | None:
-    """Learning rate and epochs with the best Recall@1 on held-out classes; None if no trial was a success."""
+    """Return learning rate and epochs with the best Recall@1 on held-out classes; None if all trials failed."""
     results = [(ledger.values(choice_key(dataset, name, rate)), rate) for rate in RATES]
     trials = [(values["recall@1"], rate, values["epoch"]) for values, rate in results if values is not None]
     if not trials:
@@ -69,11 +69,11 @@ def chosen(ledger: Ledger, dataset: str, name: str) -> tuple[float, int] | None:
 
 
 def losses_experiment(bench: Bench) -> Experiment:
-    """The cells of all losses, those that matter most first."""
+    """Return the experiment, with the most important losses first."""
     setting = bench.setting
     cells = [Cell(f"{dataset}/untrained", partial(_untrained, bench, dataset), 3.0) for dataset in setting.datasets]
     epochs = setting.recipe.stages[-1].epochs
-    for names in (FIRST, THEN):
+    for names in (FIRST, SECOND):
         for dataset in setting.datasets:
             for name in names:
                 for rate in RATES:
@@ -87,11 +87,11 @@ def losses_experiment(bench: Bench) -> Experiment:
     classes, samples = bench.shape
     note = (
         f"{setting.backbone} at {setting.recipe.size} px, batches of {classes} classes with {samples} images each,"
-        f" an epoch for what starts from nothing and up to {epochs} for all. Learning rate"
+        f" one epoch for the randomly initialised layers and up to {epochs} for all. Learning rate"
         f" ({', '.join(f'{rate:g}' for rate in RATES)}) and epoch of each loss are those with the best"
-        " Recall@1 on the half of the training classes that was held out; the test classes are looked at once. Where"
-        " the lowest or the highest rate was chosen, the row says so: none beyond it was tried, and it might be better."
-        " In the last column the embedding of an image has that of its mirror image added to it."
+        " Recall@1 on the held-out half of the training classes; the test classes are evaluated once. A chosen rate at"
+        " the edge of the grid is marked: rates beyond it were not tried and might be better."
+        " In the last column, the embeddings of an image and of its mirror image are summed."
         f" Per cent, mean ± standard deviation over {setting.seeds} seeds."
     )
     return Experiment(
@@ -105,7 +105,7 @@ def losses_experiment(bench: Bench) -> Experiment:
 
 
 def choice_key(dataset: str, name: str, rate: float) -> str:
-    """The cell that tells how many epochs are best at that rate."""
+    """Return the key of the cell that chooses the epoch at a rate."""
     return f"{dataset}/{name}/rate {rate:g}"
 
 
@@ -133,9 +133,9 @@ def _tables(setting: Setting, ledger: Ledger) -> Iterable[Table]:
         untrained = ledger.values(f"{dataset}/untrained")
         if untrained is not None:
             figures = (f"{100 * untrained[metric]:.1f}" for metric in METRICS)
-            rows.append(("none: the features as they are", "", "", *figures, ""))
+            rows.append(("none: pretrained features", "", "", *figures, ""))
         scored = []
-        for name in (*FIRST, *THEN):
+        for name in (*FIRST, *SECOND):
             runs = [ledger.values(f"{dataset}/{name}/seed {seed}") for seed in range(setting.seeds)]
             results = [run for run in runs if run is not None]
             if results:
@@ -148,20 +148,18 @@ def _tables(setting: Setting, ledger: Ledger) -> Iterable[Table]:
 
 
 def _rate_shown(rate: float) -> str:
-    """A rate that was chosen, and whether it lies at the edge of those that were tried."""
+    """Format a rate, marked if it is the lowest or the highest of the grid."""
     edge = {min(RATES): " (lowest)", max(RATES): " (highest)"}
     return f"{rate:g}{edge.get(rate, '')}"
 
 
 def run() -> None:
-    """Runs the comparison, or the search for the default."""
+    """Run the comparison, or the search for the default."""
     parser = arguments(__doc__)
     add_options(parser, epochs=EPOCHS, seeds=SEEDS)
-    help_text = (
-        f"try variants of the Group Loss on held-out classes, with seeds of its own and {SEARCHED} epochs at most"
-    )
+    help_text = f"Try variants of the Group Loss on held-out classes, with fixed seeds and at most {SEARCHED} epochs."
     parser.add_argument("--search", action="store_true", help=help_text)
-    parser.set_defaults(epochs=None, seeds=None)  # so that what was told is known from what was not
+    parser.set_defaults(epochs=None, seeds=None)  # to distinguish options that were passed
     options = parser.parse_args()
     _complete(options)
     bench = Bench(setting_of(options))
@@ -169,11 +167,11 @@ def run() -> None:
 
 
 def _complete(options: argparse.Namespace) -> None:
-    """Sets what was not told, and refuses what a search would not heed."""
+    """Set missing options and reject those that a search does not use."""
     if options.search and options.seeds is not None:
-        raise ValueError(f"--seeds is {options.seeds}; expected none with --search, which has seeds of its own")
+        raise ValueError(f"--seeds: {options.seeds} with --search; expected no value, since its seeds are fixed")
     if options.search and options.epochs is not None and options.epochs > SEARCHED:
-        raise ValueError(f"--epochs is {options.epochs}; expected {SEARCHED} at most with --search")
+        raise ValueError(f"--epochs: {options.epochs} with --search; expected {SEARCHED} at most")
     options.epochs = options.epochs or (SEARCHED if options.search else EPOCHS)
     options.seeds = options.seeds or SEEDS
 

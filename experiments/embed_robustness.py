@@ -1,9 +1,9 @@
-"""How sensitive the Group Loss is to its options: the figures of the thesis' chapter 4.
+"""Sensitivity of the Group Loss to its options: the figures of chapter 4 of the thesis.
 
     python -m experiments.embed_robustness --minutes 6
 
-The loss is that of the original code, and each table changes one thing of it. Cells of the first seed come first, so
-that a short run has every table, and a longer one tells the spread.
+The loss is that of the original code, and each table changes one option. Cells of the first seed come first, so that a
+short run has every table, and a longer one adds standard deviations.
 """
 
 from __future__ import annotations
@@ -31,15 +31,22 @@ COURSES: dict[str, dict[str, Any]] = {
 }
 
 
+_TITLES = {
+    "classes of a batch, 8 images of each": "classes per batch, 8 images each",
+    "epochs in which the backbone waits": "epochs with a frozen backbone",
+}
+"""Titles of tables that differ from the keys in results/*.json."""
+
+
 @dataclass(frozen=True)
 class Sweep:
-    """One thing that is changed.
+    """An option with its values.
 
     Attributes:
-        title: of its table.
-        values: what it is set to, by name.
-        change: the recipe with it.
-        datasets: where it is tried; None for all.
+        title: title of the table, and part of the keys of the rows.
+        values: values of the option.
+        change: function from a recipe and a value to the changed recipe.
+        datasets: names of the data sets; None for all.
     """
 
     title: str
@@ -78,7 +85,7 @@ SWEEPS = (
 
 
 def robustness_experiment(bench: Bench) -> Experiment:
-    """All sweeps, the grid of anchors against samples, and the courses of trainings."""
+    """Return the experiment: all sweeps, the grid of anchors and samples, and Recall@1 by epoch."""
     setting = bench.setting
     epochs = setting.recipe.stages[-1].epochs
     cells = []
@@ -107,11 +114,11 @@ def robustness_experiment(bench: Bench) -> Experiment:
         " seeds."
     )
     tables = partial(_tables, bench)
-    return Experiment("embed_robustness", "How sensitive the Group Loss is", cells, tables, setting.described(), note)
+    return Experiment("embed_robustness", "Sensitivity of the Group Loss", cells, tables, setting.described(), note)
 
 
 def base(bench: Bench, dataset: str, seed: int) -> Recipe:
-    """The recipe that sweeps change."""
+    """Return the recipe that sweeps change."""
     stage = bench.setting.recipe.stages[-1]
     loss = replace(bench.setting.recipe, group=loss_preset(ORIGINAL.get(dataset, "original-cub")))
     return with_training(loss, rate=stage.learning_rate, epochs=stage.epochs, seed=seed)
@@ -126,7 +133,7 @@ def _sweep(bench: Bench, dataset: str, sweep: Sweep, value: Any, seed: int, ledg
 
 
 def _grid(bench: Bench, dataset: str, anchors: int, samples: int, seed: int, ledger: Ledger) -> dict[str, float]:
-    """Anchors against samples of a class, in batches of the same size."""
+    """Measure a number of anchors and of samples per class, in batches of constant size."""
     recipe = base(bench, dataset, seed)
     classes = max(2, round(recipe.classes_per_batch * recipe.samples_per_class / samples))
     group = replace(recipe.group, anchors_per_class=anchors)
@@ -134,11 +141,11 @@ def _grid(bench: Bench, dataset: str, anchors: int, samples: int, seed: int, led
 
 
 def _course(bench: Bench, dataset: str, name: str, ledger: Ledger) -> dict[str, list[float]]:
-    """Recall@1 of training and test images after each of twice as many epochs: how much is learnt by heart."""
+    """Return Recall@1 of training and test images after each of twice as many epochs, to measure overfitting."""
     recipe = base(bench, dataset, 0)
     stage = recipe.stages[-1]
     longer = with_training(recipe, rate=stage.learning_rate, epochs=2 * stage.epochs)
-    return bench.course(dataset, replace(longer, **COURSES[name]), learnt=True)
+    return bench.recall_by_epoch(dataset, replace(longer, **COURSES[name]), on_training=True)
 
 
 def _tables(bench: Bench, ledger: Ledger) -> Iterable[Table]:
@@ -150,15 +157,16 @@ def _tables(bench: Bench, ledger: Ledger) -> Iterable[Table]:
             for value in sweep.values
         )
         if rows:
-            yield Table(sweep.title.capitalize(), [(sweep.title, *datasets), *rows])
+            title = _TITLES.get(sweep.title, sweep.title)
+            yield Table(title.capitalize(), [(title, *datasets), *rows])
     dataset = setting.datasets[0]
     grid = measured(
         (str(samples), *(_recall(bench, ledger, f"{dataset}/anchors {anchors} of {samples}") for anchors in ANCHORS))
         for samples in SAMPLES
     )
     if grid:
-        header = ("samples of a class", *(f"{anchors} anchors" for anchors in ANCHORS))
-        yield Table(f"Anchors against samples of a class, {dataset}", [header, *grid])
+        header = ("samples per class", *(f"{anchors} anchors" for anchors in ANCHORS))
+        yield Table(f"Anchors and samples per class, {dataset}", [header, *grid])
     yield from _courses(setting.datasets[-1], ledger)
 
 
@@ -172,9 +180,16 @@ def _courses(dataset: str, ledger: Ledger) -> Iterable[Table]:
             figures = (test[best], test[-1], training[-1], training[-1] - test[-1])
             rows.append((name, str(best), *(f"{100 * figure:.1f}" for figure in figures)))
     if rows:
-        header = ("loss", "best epoch", "test at best", "test at last", "training at last", "gap at last")
-        note = f"{EPOCHS_NOTE} The whole curves are in the JSON file."
-        yield Table(f"Training against test, {dataset}", [header, *rows], note)
+        header = (
+            "loss",
+            "best epoch",
+            "test at best epoch",
+            "test at last epoch",
+            "training at last epoch",
+            "gap at last epoch",
+        )
+        note = f"{EPOCHS_NOTE} The JSON file has the complete curves."
+        yield Table(f"Training and test recall, {dataset}", [header, *rows], note)
 
 
 def _recall(bench: Bench, ledger: Ledger, key: str) -> str:
@@ -183,7 +198,7 @@ def _recall(bench: Bench, ledger: Ledger, key: str) -> str:
 
 
 def run() -> None:
-    """Runs the experiment."""
+    """Run the experiment."""
     parser = arguments(__doc__)
     add_options(parser, epochs=5, seeds=1)
     options = parser.parse_args()

@@ -1,8 +1,8 @@
-"""What the experiments on embeddings share: the data, one training for all losses, and trials that measure it.
+"""Shared parts of the `embed` experiments: data sets, one training protocol for all losses, and measurements.
 
-Every loss gets the same network, images, views, batches, optimiser and number of epochs; what starts from nothing has
-an epoch of its own before. The learning rate is constant and a moving average of the weights is what is measured, so
-that each epoch is as good a place to stop as another, and the epoch can be chosen without training anew.
+All losses have the same network, images, augmentation, batches, optimiser and number of epochs; the randomly
+initialised layers are trained alone for one epoch before. The learning rate is constant and the moving average of the
+weights is evaluated, so that the number of epochs can be chosen within a single training.
 """
 
 from __future__ import annotations
@@ -39,32 +39,32 @@ from entourage.training.images import ImageBank
 from experiments.cells import FailedError
 from experiments.command import one_or_more
 
-# The Group Loss and the classifier that presets and variants change.
+# Group Loss and classifier that presets and variants modify.
 PLAIN = GroupLossOptions(temperature=24.0, anchors_per_class=2, cross_entropy_weight=1.0, memory=0)
 BASE = Recipe(group=PLAIN, head="linear")
-MIRRORED = "recall@1, mirrored"  # embeddings of an image and of its mirror image are added
-HELD_OUT = 0.5  # of the training classes, for choosing: about as many to search among as in a test
-IMAGES = {"cub200": (5864, 5924), "cars196": (8048, 8122)}  # for training and for testing
-EACH = 80.0  # images of a class, about
-# For plans, on one H200: images a second forth and back, and forth; seconds to begin a training and to measure all.
+MIRRORED = "recall@1, mirrored"  # sum of the embeddings of an image and of its mirror image
+HELD_OUT = 0.5  # fraction of the training classes for validation: a gallery of about the test size
+IMAGES = {"cub200": (5864, 5924), "cars196": (8048, 8122)}  # numbers of training and test images
+EACH = 80.0  # approximate images per class
+# Estimates for one H200: images per second in training and in evaluation; seconds to start a training and to evaluate.
 TRAINED_PER_SECOND, EVALUATED_PER_SECOND, BEGIN, MEASURE = 1500.0, 20000.0, 3.0, 3.0
-EPOCHS_NOTE = (  # what tables of courses say of their epochs
-    "Epochs are those in which the backbone learns: 0 is the one before, in which it waits and only what starts from"
-    " nothing is trained."
+EPOCHS_NOTE = (  # for tables by epoch
+    "Epochs count the training of the backbone: epoch 0 is the one before, in which it is frozen and only the randomly"
+    " initialised layers are trained."
 )
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What an experiment is carried out with.
+    """Settings of an experiment.
 
     Attributes:
         datasets: names of data sets with a zero-shot split.
-        backbone: the network to start from.
-        recipe: of every loss, but for what makes it that loss.
-        seeds: how many trainings a figure is the mean of.
-        classes: only so many classes of either half; None for all.
-        device: where to compute.
+        backbone: name of the pretrained network.
+        recipe: recipe shared by all losses.
+        seeds: number of trainings per figure.
+        classes: number of classes of either half; None for all.
+        device: device of the computation.
     """
 
     datasets: tuple[str, ...] = ("cub200", "cars196")
@@ -75,11 +75,11 @@ class Setting:
     device: str = "auto"
 
     def described(self) -> dict[str, Any]:
-        """All that results depend on, for the ledger."""
+        """Return the settings on which results depend, for the ledger."""
         return {"backbone": self.backbone, "classes": self.classes, "recipe": asdict(self.recipe)}
 
     def seconds(self, dataset: str, epochs: int, *, choosing: bool = False) -> float:
-        """How long a trial takes, as planned: on one H200, and for a few classes and small images on any machine."""
+        """Estimate the seconds of a trial on one H200; with few classes, on any machine."""
         training, test = IMAGES.get(dataset, (1000, 1000)) if self.classes is None else 2 * (EACH * self.classes,)
         if choosing:
             held_out = HELD_OUT * training
@@ -89,7 +89,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Halves:
-    """A data set in memory: rows of classes to train on, and rows of other classes to test on."""
+    """A data set in memory with the rows of the training classes and of the other, test classes."""
 
     bank: ImageBank
     labels: Rows
@@ -99,13 +99,13 @@ class Halves:
 
 @dataclass
 class Bench:
-    """Carries trials out; data sets are read and decoded when they are first needed."""
+    """Trainings and measurements; data sets are decoded at first use."""
 
     setting: Setting
     _read: dict[str, Halves] = field(default_factory=dict)
 
     def halves(self, dataset: str) -> Halves:
-        """The images of a data set, decoded once.
+        """Return a data set, decoded once.
 
         Raises:
             ValueError: the data set is missing or damaged.
@@ -122,10 +122,10 @@ class Bench:
         return self._read[dataset]
 
     def choose(self, dataset: str, recipe: Recipe) -> dict[str, float]:
-        """Train on a part of the training classes and look at the others after each epoch.
+        """Train on a part of the training classes and evaluate on the others after each epoch.
 
         Returns:
-            The best Recall@1 and the epoch that had it.
+            The best Recall@1 and its epoch.
         """
         halves = self.halves(dataset)
         training_rows, held_out = hold_out_classes(halves.labels[halves.training], HELD_OUT, recipe.seed)
@@ -133,7 +133,7 @@ class Bench:
         trained = self._train(EmbeddingData(halves.bank, halves.labels, halves.training[training_rows], parts), recipe)
         result = trained.stages[-1]
         if result.best is None or result.best_step is None:
-            raise FailedError("the recall of the held-out classes is not a number")
+            raise FailedError("recall of the held-out classes is NaN")
         return {"recall@1": result.best, "epoch": round(result.best_step * result.epochs / result.steps)}
 
     def train(self, dataset: str, recipe: Recipe) -> TrainedEmbedding:
@@ -141,20 +141,20 @@ class Bench:
         halves = self.halves(dataset)
         return self._train(EmbeddingData(halves.bank, halves.labels, halves.training), recipe)
 
-    def course(self, dataset: str, recipe: Recipe, *, learnt: bool = False) -> dict[str, list[float]]:
-        """Train on all training classes and look at the test classes after each epoch; nothing is chosen by that.
+    def recall_by_epoch(self, dataset: str, recipe: Recipe, *, on_training: bool = False) -> dict[str, list[float]]:
+        """Train on all training classes and evaluate on the test classes after each epoch, without any selection.
 
         Args:
-            dataset: its name.
-            recipe: how.
-            learnt: look at training images, too, about as many as there are test images.
+            dataset: name of the data set.
+            recipe: training recipe.
+            on_training: evaluate also on about as many training images as there are test images.
 
         Returns:
-            Recall@1 after each epoch, of "test" and, if asked for, of "training"; where the backbone waits for an
-            epoch, as with `with_training`, the first is that of its untrained features.
+            Recall@1 after each epoch for "test" and, with `on_training`, for "training"; if the backbone is frozen in
+            the first epoch, as with `with_training`, the first value is that of the pretrained features.
         """
         halves, parts = self.halves(dataset), {}
-        if learnt:
+        if on_training:
             n_rows = min(len(halves.training), len(halves.test))
             parts["training"] = sample_classes(halves.labels, halves.training, n_rows)
         data = EmbeddingData(halves.bank, halves.labels, halves.training, {**parts, "test": halves.test})
@@ -163,7 +163,7 @@ class Bench:
             return read_training_history(folder)
 
     def task(self, dataset: str, recipe: Recipe) -> EmbeddingTask:
-        """What the last stage of such a training trains, to be timed."""
+        """Return the task of the last training stage, for timing."""
         halves, backbone = self.halves(dataset), self.load()
         data = EmbeddingData(halves.bank, halves.labels, halves.training)
         model = build_model(backbone, recipe, int(data.codes.max()) + 1)
@@ -171,24 +171,24 @@ class Bench:
         return EmbeddingTask(model, preprocessing, data, recipe, recipe.stages[-1], 0, backbone.name)
 
     def embed_test(self, dataset: str, trained: TrainedEmbedding, *, flip: bool = False) -> torch.Tensor:
-        """Embeddings of the test images, shape (n, d); with `flip` those of their mirror images added."""
+        """Return embeddings of the test images, shape (n, d); with `flip` summed with those of the mirror images."""
         halves = self.halves(dataset)
         return embed_rows(trained.network, halves.bank, halves.test, trained.preprocessing, flip=flip)
 
     def measure(self, dataset: str, embeddings: torch.Tensor) -> dict[str, float]:
-        """All metrics of embeddings of the test images."""
+        """Return all metrics of embeddings of the test images."""
         halves = self.halves(dataset)
         return retrieval_metrics(embeddings, halves.labels[halves.test])
 
     def test(self, dataset: str, recipe: Recipe) -> dict[str, float]:
-        """Train on all training classes and measure on the test classes, as they are and with their mirror images."""
+        """Train on all training classes and evaluate on the test classes, without and with mirror images."""
         halves, trained = self.halves(dataset), self.train(dataset, recipe)
         both = self.embed_test(dataset, trained, flip=True)
         recall = retrieval_metrics(both, halves.labels[halves.test], (1,), nmi=False)["recall@1"]
         return {**self.measure(dataset, self.embed_test(dataset, trained)), MIRRORED: recall}
 
     def untrained(self, dataset: str) -> dict[str, float]:
-        """The metrics of the backbone's features as they are."""
+        """Return the metrics of the pretrained features."""
         halves, device = self.halves(dataset), resolve_device(self.setting.device)
         halves.bank.move(device)
         backbone = self.load()
@@ -197,7 +197,7 @@ class Bench:
         return self.measure(dataset, embed_rows(network, halves.bank, halves.test, preprocessing))
 
     def load(self) -> Backbone:
-        """A fresh backbone."""
+        """Load the pretrained backbone."""
         return load_backbone(self.setting.backbone, self.setting.device, frozen=False)
 
     def _train(self, data: EmbeddingData, recipe: Recipe, run_dir: str | None = None) -> TrainedEmbedding:
@@ -205,32 +205,32 @@ class Bench:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Classes of a batch, and samples of each."""
+        """Return the classes per batch and the samples per class."""
         return self.setting.recipe.classes_per_batch, self.setting.recipe.samples_per_class
 
 
 def with_training(recipe: Recipe, *, rate: float, epochs: int, seed: int = 0) -> Recipe:
-    """The recipe at a constant learning rate, after an epoch in which the backbone waits."""
+    """Return the recipe with a constant learning rate, after one epoch with a frozen backbone."""
     return replace(recipe, stages=(Stage(1, rate, only_head=True), Stage(epochs, rate)), seed=seed)
 
 
 def add_options(parser: argparse.ArgumentParser, *, epochs: int, seeds: int | None = None) -> None:
-    """Options of all experiments on embeddings.
+    """Add the options that the `embed` experiments share.
 
     Args:
-        parser: gets them.
-        epochs: if none are told.
-        seeds: likewise; None where seeds are no matter of choice.
+        parser: the parser.
+        epochs: default number of epochs.
+        seeds: default number of seeds; None omits the option.
     """
     parser.add_argument("--datasets", nargs="+", default=["cub200", "cars196"])
-    parser.add_argument("--epochs", type=one_or_more, default=epochs, help="the longest training")
+    parser.add_argument("--epochs", type=one_or_more, default=epochs, help="Epochs of the longest training.")
     if seeds is not None:
-        parser.add_argument("--seeds", type=one_or_more, default=seeds, help="trainings that a figure is the mean of")
-    parser.add_argument("--small", action="store_true", help="a rehearsal: few classes, a small network, one epoch")
+        parser.add_argument("--seeds", type=one_or_more, default=seeds, help="Trainings per figure.")
+    parser.add_argument("--small", action="store_true", help="Trial run: few classes, a small network, one epoch.")
 
 
 def setting_of(options: argparse.Namespace) -> Setting:
-    """What the options ask for."""
+    """Return the setting of the options."""
     recipe = with_training(BASE, rate=BASE.stages[-1].learning_rate, epochs=options.epochs)
     seeds = getattr(options, "seeds", 1)
     setting = Setting(tuple(options.datasets), recipe=recipe, seeds=seeds, device=options.device)
@@ -247,6 +247,6 @@ def setting_of(options: argparse.Namespace) -> Setting:
 
 
 def _first_classes(labels: Rows, split: NDArray[np.uint8], count: int) -> Rows:
-    """Rows of the first so many classes of either half."""
+    """Return the rows of the first `count` classes of either half."""
     chosen = [np.unique(labels[split == part])[:count] for part in (0, 1)]
     return np.flatnonzero(np.isin(labels, np.concatenate(chosen)))

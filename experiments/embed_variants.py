@@ -1,7 +1,7 @@
-"""Variants of the Group Loss, one of which shall be the default: tried on training classes that were held out.
+"""Search for the default Group Loss among variants, on held-out training classes.
 
-The first round tries them all with one seed; the second tries the best few again, with other seeds and therefore other
-held-out classes. The strongest rivals run along, so that a lead is seen before any test class is.
+The first round measures all variants with one seed; the second repeats the best with other seeds and therefore other
+held-out classes. The strongest baselines are included, to compare without using test classes.
 """
 
 from __future__ import annotations
@@ -16,38 +16,42 @@ from entourage.embed.training.recipes import Recipe
 from experiments.cells import Cell, Experiment, FailedError, Table
 from experiments.embed_trials import Bench, with_training
 from experiments.ledger import Ledger
+from experiments.renamed import stored
 from experiments.tables import mean_and_spread
 
 RATE = 2e-4
 SEARCHED = 6  # epochs
 BASELINES = ("proxy-anchor", "soft-triple")
 FINALISTS, FINAL_SEEDS = 4, (1, 2)
-_NO_MEMORY = "centres, sure, a third of the game, no memory"
-COMPARED = (*BASELINES, "centres, no game", _NO_MEMORY)  # to compare the finalists with, and never chosen
+_CONFIDENT = stored("centres, confident prior")
+_MORE_CE = stored("centres, more cross-entropy")
+_CONFIDENT_MORE_CE = stored("centres, confident prior, more cross-entropy")
+_NO_MEMORY = stored("centres, confident prior, more cross-entropy, no memory")
+COMPARED = (*BASELINES, "centres, no game", _NO_MEMORY)  # for comparison with the finalists; never chosen
 
 
 def _variant(group: Mapping[str, Any] | None = None, **changes: Any) -> Mapping[str, Any]:
-    """Options that differ from those of `experiments.embed_trials`, of the loss and of the recipe around it."""
+    """Return the options of loss and recipe that differ from those of `experiments.embed_trials`."""
     return {"group": group or {}, **changes}
 
 
 _ONE = {"anchors_per_class": 1}
 _MEMORY = {**_ONE, "memory": 5}
-_SURE = {**_MEMORY, "temperature": 1.0}  # a prior that is as sure as the classifier
+_SHARP = {**_MEMORY, "temperature": 1.0}  # a prior as confident as the classifier
 _NO_GAME = {"cross_entropy_weight": 0.0, "iterations": 0, "temperature": 1.0, "anchors_per_class": 0}
 _PROXY = {**_MEMORY, "cross_entropy_weight": 0.0, "proxy_weight": 1.0}
 _BOTH = {**_MEMORY, "cross_entropy_weight": 1.0, "proxy_weight": 1.0}
 _COSINE: dict[str, Any] = {"head": "cosine", "scale": 20.0}
 _CENTRES: dict[str, Any] = {"head": "centres", "scale": 20.0}
-_STEEP: dict[str, Any] = {"head": "cosine", "scale": 32.0}  # what the proxies want
+_STEEP: dict[str, Any] = {"head": "cosine", "scale": 32.0}  # the scale of the proxies
 _STEEP_CENTRES: dict[str, Any] = {"head": "centres", "scale": 32.0}
 VARIANTS: dict[str, Mapping[str, Any]] = {
     "linear": _variant(_ONE),
     "linear, memory": _variant(_MEMORY),
-    "centres, sure": _variant(_SURE, **_CENTRES),
-    "centres, a third of the game": _variant({**_MEMORY, "cross_entropy_weight": 3.0}, **_CENTRES),
-    "centres, sure, a third of the game": _variant({**_SURE, "cross_entropy_weight": 3.0}, **_CENTRES),
-    _NO_MEMORY: _variant({**_SURE, "cross_entropy_weight": 3.0, "memory": 0}, **_CENTRES),
+    _CONFIDENT: _variant(_SHARP, **_CENTRES),
+    _MORE_CE: _variant({**_MEMORY, "cross_entropy_weight": 3.0}, **_CENTRES),
+    _CONFIDENT_MORE_CE: _variant({**_SHARP, "cross_entropy_weight": 3.0}, **_CENTRES),
+    _NO_MEMORY: _variant({**_SHARP, "cross_entropy_weight": 3.0, "memory": 0}, **_CENTRES),
     "proxy": _variant(_PROXY, **_STEEP),
     "proxy and cross-entropy": _variant(_BOTH, **_STEEP),
     "proxy and cross-entropy, centres": _variant(_BOTH, **_STEEP_CENTRES),
@@ -58,7 +62,7 @@ VARIANTS: dict[str, Mapping[str, Any]] = {
 
 
 def variant(base: Recipe, name: str) -> Recipe:
-    """A variant by its name, or a rival, in the recipe that all have."""
+    """Return the shared recipe with a variant or a baseline."""
     if name in BASELINES:
         return replace(base, loss=name)
     changes = dict(VARIANTS[name])
@@ -66,9 +70,9 @@ def variant(base: Recipe, name: str) -> Recipe:
 
 
 def ranking(ledger: Ledger, datasets: Iterable[str]) -> list[tuple[float, str]]:
-    """Variants of the first round, best first, by the mean over data sets.
+    """Rank the variants of the first round by the mean over data sets, best first.
 
-    Those without all figures are left out, and those that are only there to be compared with.
+    Variants without all figures, without the game, or only for comparison are left out.
     """
     scored = []
     for name, changes in VARIANTS.items():
@@ -81,7 +85,7 @@ def ranking(ledger: Ledger, datasets: Iterable[str]) -> list[tuple[float, str]]:
 
 
 def search_experiment(bench: Bench) -> Experiment:
-    """All variants once, then the best of them again."""
+    """Return the experiment: all variants once, then the best again."""
     setting = bench.setting
     epochs = setting.recipe.stages[-1].epochs
     cells = []
@@ -99,7 +103,7 @@ def search_experiment(bench: Bench) -> Experiment:
                 cells.append(Cell(f"{dataset}/{name}/seed {seed}", work, planned, needs))
     note = (
         f"Recall@1 on held-out halves of the training classes, best of {epochs} epochs at a learning rate of {RATE:g},"
-        f" per cent. The best {FINALISTS} are tried again with other seeds and other held-out classes."
+        f" per cent. The best {FINALISTS} are repeated with other seeds and other held-out classes."
     )
     described = {**setting.described(), "variants": {name: dict(changes) for name, changes in VARIANTS.items()}}
     return Experiment(
@@ -123,12 +127,12 @@ def _try_again(bench: Bench, dataset: str, rank: int, seed: int, ledger: Ledger)
         return _try(bench, dataset, COMPARED[rank], seed, ledger)
     ranked = ranking(ledger, bench.setting.datasets)
     if rank >= len(ranked):
-        raise FailedError(f"there are {len(ranked)} variants that did not fail; expected more than {rank}")
+        raise FailedError(f"{len(ranked)} variants did not fail; expected more than {rank}")
     return _try(bench, dataset, ranked[rank][1], seed, ledger)
 
 
 def _tables(bench: Bench, ledger: Ledger) -> Iterable[Table]:
-    """A table a round: figures over other held-out classes cannot be compared."""
+    """Yield one table per round, since figures on other held-out classes are not comparable."""
     datasets, seeds = bench.setting.datasets, (0, *FINAL_SEEDS)
     results: dict[str, dict[str, dict[int, float]]] = {}  # by variant, data set and seed
     for key in ledger.rows:

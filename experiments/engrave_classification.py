@@ -3,10 +3,10 @@
     entourage engrave SCORES --out pages --formats patches
     python -m experiments.engrave_classification --data pages --seeds 0,1,2
 
-Trains with Adam for up to ten epochs, the learning rate falling to nothing, on the works of the training split, chooses
-the epoch on the validation split, and reports the accuracy on the held-out works of the test split. The classes are
-those of V1, as in the chapter: where the extended list names letters, V1 names the words that they are part of. A seed
-is a row of results/engrave_classification.json: a command that was stopped goes on with the next.
+The network is trained with Adam and a learning rate that decays to zero on the works of the training split, for up to
+ten epochs; the epoch is chosen on the validation split, and the accuracy is that on the held-out works of the test
+split. The classes are those of V1, as in the chapter: V1 has words where the extended list has their letters. Each seed
+is a row of results/engrave_classification.json; an interrupted command resumes with the next seed.
 """
 
 from __future__ import annotations
@@ -37,26 +37,26 @@ from experiments.tables import mean_and_spread, table
 
 @dataclass(frozen=True)
 class Options:
-    """How the network is built and trained."""
+    """Options of the network and its training."""
 
-    widths: tuple[int, ...] = (40, 80, 160, 352)  # of the four stages: eight million weights in all
-    blocks: int = 3  # a stage, of two convolutions each: 1 + 4 * 3 * 2 = 25
+    widths: tuple[int, ...] = (40, 80, 160, 352)  # channels of the four stages: eight million weights in total
+    blocks: int = 3  # blocks per stage, of two convolutions each: 1 + 4 * 3 * 2 = 25
     epochs: int = 10
     batch: int = 128
-    rate: float = 1e-3  # Adam's own, to begin with
+    rate: float = 1e-3  # initial learning rate: the default of Adam
     seed: int = 0
 
 
 @dataclass(frozen=True)
 class Patches:
-    """Patches of one split: images (n, 170, 45) of bytes and class numbers (n,), on the device that learns."""
+    """Patches of one split: images (n, 170, 45) as bytes and class indices (n,), on the training device."""
 
     images: Tensor
     labels: Tensor
 
 
 class Block(nn.Module):
-    """Two convolutions and a way around them."""
+    """Residual block of two convolutions."""
 
     def __init__(self, inside: int, outside: int, stride: int) -> None:
         super().__init__()
@@ -66,16 +66,16 @@ class Block(nn.Module):
         self.stride, self.grown = stride, outside - inside
 
     def forward(self, x: Tensor) -> Tensor:
-        """Shape (b, inside, h, w) to (b, outside, h / stride, w / stride)."""
+        """Map shape (b, inside, h, w) to (b, outside, h / stride, w / stride)."""
         y = F.relu(self.norms[0](self.first(x)))
         y = self.norms[1](self.second(y))
-        # The way around has no weights: it averages pixels and pads channels with zeros.
-        around = x if self.stride == 1 else F.avg_pool2d(x, self.stride, ceil_mode=True)
-        return F.relu(y + F.pad(around, (0, 0, 0, 0, 0, self.grown)))
+        # The shortcut has no weights: it averages pixels and pads channels with zeros.
+        shortcut = x if self.stride == 1 else F.avg_pool2d(x, self.stride, ceil_mode=True)
+        return F.relu(y + F.pad(shortcut, (0, 0, 0, 0, 0, self.grown)))
 
 
 def network(classes: int, options: Options) -> nn.Sequential:
-    """The residual network: a convolution, four stages, the mean over the patch, a linear layer."""
+    """Build the residual network: a convolution, four stages, global average pooling, a linear layer."""
     layers: list[nn.Module] = [nn.Conv2d(1, options.widths[0], 3, 1, 1, bias=False)]
     layers += [nn.BatchNorm2d(options.widths[0]), nn.ReLU()]
     inside = options.widths[0]
@@ -87,7 +87,7 @@ def network(classes: int, options: Options) -> nn.Sequential:
 
 
 def read_patches(path: Path, device: torch.device) -> tuple[dict[str, Patches], list[str]]:
-    """The patches of V1's classes in each split, and the names of the classes."""
+    """Read the patches of the classes of V1 in each split, and the class names."""
     table = pq.read_table(path)
     table = table.filter(pc.is_in(table["class"], pa.array(list(V1_IDS))))
     names = sorted(set(table["class"].to_pylist()))
@@ -106,15 +106,15 @@ def read_patches(path: Path, device: torch.device) -> tuple[dict[str, Patches], 
 
 @torch.inference_mode()
 def accuracy(model: nn.Module, patches: Patches) -> float:
-    """The share of patches whose class the network finds."""
+    """Return the accuracy on patches."""
     model.eval()
     rows = torch.arange(len(patches.labels), device=patches.labels.device).split(512)  # type: ignore[no-untyped-call]
-    right = [(model(x).argmax(dim=1) == y).sum() for x, y in (_batch(patches, part) for part in rows)]
-    return float(torch.stack(right).sum()) / len(patches.labels) if right else 0.0
+    correct = [(model(x).argmax(dim=1) == y).sum() for x, y in (_batch(patches, part) for part in rows)]
+    return float(torch.stack(correct).sum()) / len(patches.labels) if correct else 0.0
 
 
 def train(splits: dict[str, Patches], classes: int, options: Options, device: torch.device) -> dict[str, Any]:
-    """Trains; returns the accuracy on test at the epoch that was best on validation, and the course of training."""
+    """Train, and return the test accuracy at the best validation epoch and the validation accuracy of all epochs."""
     torch.manual_seed(options.seed)
     model = network(classes, options).to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     optimiser = torch.optim.Adam(model.parameters(), lr=options.rate)
@@ -144,15 +144,15 @@ def train(splits: dict[str, Patches], classes: int, options: Options, device: to
 
 
 def _batch(patches: Patches, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Ink from 0 to 1, shape (b, 1, 170, 45), and classes."""
+    """Return ink from 0 to 1, shape (b, 1, 170, 45), and classes."""
     return 1 - patches.images[rows][:, None].float() / 255, patches.labels[rows]
 
 
 def main() -> None:
-    """Trains on the patches of a data set and writes results/engrave_classification.json and .md."""
+    """Train on the patches of a data set and write results/engrave_classification.json and .md."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, required=True, help="folder that `entourage engrave` has made")
-    parser.add_argument("--seeds", default="0", help="e.g. 0,1,2")
+    parser.add_argument("--data", type=Path, required=True, help="Folder of `entourage engrave`.")
+    parser.add_argument("--seeds", default="0", help="Random seeds, e.g. 0,1,2.")
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--out", type=Path, default=RESULTS)
@@ -170,7 +170,7 @@ def main() -> None:
 
 
 def measure(splits: dict[str, Patches], names: list[str], options: Options, device: torch.device) -> dict[str, Any]:
-    """The row of one seed."""
+    """Measure the row of one seed."""
     patches = {name: len(part.labels) for name, part in splits.items()}
     return {**train(splits, len(names), options, device), "classes": len(names), "patches": patches}
 
@@ -187,11 +187,12 @@ def _text(ledger: Ledger) -> str:
         mean_and_spread([row["test"] for row in rows], digits=4),
     )
     header = ("classes", "weights", "seeds", "best epoch", "accuracy on validation", "on held-out works")
-    courses = "; ".join(", ".join(f"{value:.4f}" for value in row["course"]) for row in rows)
+    curves = "; ".join(", ".join(f"{value:.4f}" for value in row["course"]) for row in rows)
     counts = ", ".join(f"{count:,} {name}" for name, count in first["patches"].items())
     return (
-        "25 convolutions, Adam; the thesis: over 0.98 within ten epochs. Test works are in no other split.\n\n"
-        f"{table(header, [cells])}\n\nPatches: {counts}. Accuracy on validation after each epoch: {courses}."
+        "25 convolutions, Adam; the thesis reports over 0.98 within ten epochs on other patches. "
+        "Test works are in no other split.\n\n"
+        f"{table(header, [cells])}\n\nPatches: {counts}. Accuracy on validation after each epoch: {curves}."
     )
 
 

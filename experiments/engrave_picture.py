@@ -1,4 +1,4 @@
-"""Draws docs/images/engrave.png: composed music, plain, and with its ground truth.
+"""Draw docs/images/engrave.png: composed music without and with its annotations.
 
 python -m experiments.engrave_picture
 """
@@ -27,7 +27,7 @@ MARGIN = 25  # pixels of paper above and below the music
 
 
 def main() -> None:
-    """Draws it."""
+    """Draw and save the figure."""
     score = parse_score(compose(SEED, INDEX), "composed")
     page = next(VerovioEngraver(SIZE, MusicFont(FONT)).engrave(score))
     rows = page_table(page, score="s", source="s.mxl", work="w", name="n", font=FONT).to_pylist()

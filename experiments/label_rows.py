@@ -1,4 +1,4 @@
-"""What the experiments of chapter 3 share: images as a network sees them, and every method on them by name."""
+"""Shared parts of the experiments of chapter 3: data, features, and rows of every method."""
 
 from __future__ import annotations
 
@@ -35,26 +35,27 @@ from entourage.label.semi_supervised.views import LiveViews, ViewOptions, Views,
 from entourage.label.transduction import GraphTransduction
 from entourage.training import train
 from experiments.command import one_or_more
-from experiments.label_settings import BALANCED, NEIGHBOURS, OPTIONS, TRAINED, UNTOLD, VARIANTS, Settings
+from experiments.label_settings import BALANCED, NEIGHBOURS, OPTIONS, TRAINED, VARIANTS, WITHOUT_PRIORS, Settings
 from experiments.ledger import Ledger, command_line, folder_of
+from experiments.renamed import stored
 
-SMALL_IMAGES = 600  # of a rehearsal
+SMALL_IMAGES = 600  # of a trial run
 
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """A data set as a frozen stem sees it, once for all methods, label counts and seeds.
+    """A data set after the frozen stem, shared by all methods, label counts and seeds.
 
     Attributes:
         backbone: the network that all methods start from.
         train: views of the training images, n of them.
-        test: the test images as they are.
+        test: unaugmented views of the test images.
         labels: true classes of the training images, shape (n,).
-        test_labels: and of the test images.
-        classes: how many, m.
-        features: of the training images, from the untrained backbone, shape (n, d), on the device.
-        test_features: and of the test images.
-        device: where all of it is.
+        test_labels: true classes of the test images.
+        classes: number of classes.
+        features: features of the training images from the pretrained backbone, shape (n, d), on the device.
+        test_features: features of the test images.
+        device: device of views and features.
     """
 
     backbone: str
@@ -68,16 +69,16 @@ class Setting:
     device: torch.device
 
     def network(self) -> ImageNetwork:
-        """The late part of the backbone as it came, with an empty head."""
+        """Return the trainable layers of the backbone with its pretrained weights and a new head."""
         backbone = load_backbone(self.backbone, "cpu", frozen=False)
         return ImageNetwork(split_backbone(backbone)[1], backbone.dim, self.classes)
 
     def examples(self, given: NDArray[np.int64]) -> SemiSupervisedData:
-        """The training images, those at the given positions with their labels."""
+        """Return the training images, labelled at the given indices."""
         return SemiSupervisedData(self.train, self.codes(given), self.classes)
 
     def codes(self, given: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The labels at the given positions, -1 elsewhere."""
+        """Return the labels at the given indices, -1 elsewhere."""
         codes = np.full(len(self.labels), -1)
         codes[given] = self.labels[given]
         return codes
@@ -91,38 +92,38 @@ def prepare(
     device: str | torch.device,
     stored: int,
 ) -> Setting:
-    """Decode a data set and let the stem look at it.
+    """Decode a data set and compute the views and features that all methods share.
 
     Args:
-        images: all of them.
+        images: training and test images.
         split: 0 for training and 1 for testing, shape (n,).
-        backbone: an EfficientNet-Lite.
-        options: size of the network's input, and which views of the training images are kept.
-        device: where.
-        stored: side at which images are decoded, their own.
+        backbone: name of an EfficientNet-Lite.
+        options: input size of the network, and the cached views of the training images.
+        device: device of views and features.
+        stored: width and height at which images are decoded.
     """
-    place = resolve_device(device)
+    torch_device = resolve_device(device)
     pixels = decode_pixels(images, (stored, stored))
     network = load_backbone(backbone, "cpu", frozen=False)
     preprocessing = replace(network.preprocessing, size=(options.size, options.size), crop=1.0)
     parts = [split[pixels.indices] == part for part in (0, 1)]
     kinds = (options.view_options, with_views(options, ()).view_options)
-    seen = [LiveViews(pixels.values[rows], preprocessing, kept) for rows, kept in zip(parts, kinds, strict=True)]
-    views: Sequence[Views] = seen
-    if options.views.n_strong:  # something is to be trained
+    live = [LiveViews(pixels.values[rows], preprocessing, kind) for rows, kind in zip(parts, kinds, strict=True)]
+    views: Sequence[Views] = live
+    if options.views.n_strong:  # some method is trained
         stem, tail = split_backbone(network)
-        views = [cache_views(stem, one, place) for one in seen]
-        features = [compute_outputs(tail, one, place) for one in views]
+        views = [cache_views(stem, one, torch_device) for one in live]
+        features = [compute_outputs(tail, one, torch_device) for one in views]
     else:
-        features = [plain_features(replace(network, preprocessing=preprocessing), one, place) for one in seen]
-    known, asked = (images.labels[pixels.indices][rows] for rows in parts)
+        features = [plain_features(replace(network, preprocessing=preprocessing), one, torch_device) for one in live]
+    labels, test_labels = (images.labels[pixels.indices][rows] for rows in parts)
     classes = len(images.class_names)
-    return Setting(backbone, views[0], views[1], known, asked, classes, features[0], features[1], place)
+    return Setting(backbone, views[0], views[1], labels, test_labels, classes, *features, torch_device)
 
 
 def plain_features(backbone: Backbone, images: LiveViews, device: torch.device) -> Tensor:
-    """What a backbone makes of images as they are, shape (n, d), computed once and then read from the cache."""
-    origin = (images.bank.digest, backbone.fingerprint, images.flip, device.type)  # a GPU rounds to 16 bits
+    """Return the features of unaugmented images, shape (n, d); they are cached on disk."""
+    origin = (images.bank.digest, backbone.fingerprint, images.flip, device.type)  # a GPU computes in 16 bits
     name = hashlib.blake2b(repr(origin).encode(), digest_size=12).hexdigest()
     file = default_cache_dir() / "plain" / f"{name}.npy"
     if not file.is_file():
@@ -132,63 +133,65 @@ def plain_features(backbone: Backbone, images: LiveViews, device: torch.device) 
 
 
 def graph_row(setting: Setting, w: Any, name: str, given: NDArray[np.int64]) -> dict[str, Any]:
-    """How many unlabelled images a propagator, or the balanced game, labels right on a graph that all share."""
+    """Return the accuracy of a propagator, or of the balanced game, on the unlabelled images of the shared graph."""
     codes = setting.codes(given)
-    told: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "affinity": "precomputed",
         "classes": np.arange(setting.classes),
         "device": str(setting.device),
     }
-    labeller = GraphTransduction(class_priors="empirical", **told) if name == BALANCED else LABELLERS[name](**told)
-    found = labeller.fit(w, codes).transduction_
-    unknown = codes < 0
-    return {"found": _percent(found[unknown] == setting.labels[unknown])}
+    labeller = (
+        GraphTransduction(class_priors="empirical", **arguments) if name == BALANCED else LABELLERS[name](**arguments)
+    )
+    predicted = labeller.fit(w, codes).transduction_
+    unlabelled = codes < 0
+    return {"found": _percent(predicted[unlabelled] == setting.labels[unlabelled])}
 
 
 def shared_graph(setting: Setting) -> Any:
-    """The graph of the untrained backbone's features, as `self_train` makes its own."""
+    """Return the graph of the pretrained features, built as in `self_train`."""
     return NeighborGraph(normalize_rows(setting.features), NEIGHBOURS).w
 
 
 def trained_row(
     setting: Setting, name: str, given: NDArray[np.int64], seed: int, options: AugmentOptions, settings: Settings
 ) -> dict[str, Any]:
-    """Train by a method and measure on the test images.
+    """Train with a method and evaluate it on the test images.
 
     Args:
         setting: the data.
         name: one of `TRAINED` or of `VARIANTS`.
-        given: positions of the labelled images.
-        seed: of the training.
-        options: of all methods alike.
-        settings: the method's own; see `CANDIDATES`.
+        given: indices of the labelled images.
+        seed: random seed of the training.
+        options: options shared by all methods.
+        settings: settings of the method; see `CANDIDATES`.
     """
-    told = {"method": name, "settings": dict(settings)}
+    about = {"method": name, "settings": dict(settings)}
     if name in FROZEN:
-        return {**_frozen_row(setting, name, given, settings["c"]), **told}
+        return {**_frozen_row(setting, name, given, settings["c"]), **about}
     batches = replace(options.method_options, seed=seed)
     epochs, rate = int(settings["epochs"]), settings["learning_rate"]
     training = replace(options.training, seed=seed, epochs=epochs, learning_rate=rate)
     examples = setting.examples(given)
-    began = time.perf_counter()
+    start = time.perf_counter()
     row: dict[str, Any] = {}
     if name in METHODS:
-        own = {key: value for key, value in settings.items() if key not in ("learning_rate", "epochs")}
-        task = METHODS[name](setting.network(), examples, batches, **own)
+        method_settings = {key: value for key, value in settings.items() if key not in ("learning_rate", "epochs")}
+        task = METHODS[name](setting.network(), examples, batches, **method_settings)
         train(task, training, device=setting.device, progress=False)
         network = task.final_model()
     else:
         labeller = LABELLERS[name.partition("+")[0]]()
-        told_shares = options.balance and name != UNTOLD
+        balance = options.balance and name != WITHOUT_PRIORS
         rounds = int(settings["rounds"])
-        chosen = replace(options, method_options=batches, training=training, rounds=rounds, balance=told_shares)
+        chosen = replace(options, method_options=batches, training=training, rounds=rounds, balance=balance)
         outcome = self_train(setting.network(), examples, labeller, chosen, setting.device, progress=False)
         network = outcome.network
-        unknown = examples.codes < 0
-        row["found"] = _percent(outcome.pseudo_labels.codes[unknown] == setting.labels[unknown])
+        unlabelled = examples.codes < 0
+        row["found"] = _percent(outcome.pseudo_labels.codes[unlabelled] == setting.labels[unlabelled])
         row["rounds"] = sum(one.accepted for one in outcome.rounds)
     predicted = compute_outputs(network, setting.test, setting.device).argmax(dim=1).cpu().numpy()
-    return {**_measures(setting, predicted), **row, **told, "seconds": round(time.perf_counter() - began, 1)}
+    return {**_measures(setting, predicted), **row, **about, "seconds": round(time.perf_counter() - start, 1)}
 
 
 def _frozen_row(setting: Setting, name: str, given: NDArray[np.int64], c: float) -> dict[str, Any]:
@@ -207,13 +210,13 @@ def _percent(right: NDArray[np.bool_]) -> float:
 
 
 class Clock:
-    """Ends an experiment in good time: rows that are not begun wait for the next call."""
+    """Time budget of a run; the next run measures the remaining rows."""
 
     def __init__(self, minutes: float) -> None:
         self.end = time.monotonic() + 60 * minutes
 
-    def until_late(self, cells: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-        """The cells, as long as there is time."""
+    def within_budget(self, cells: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+        """Yield cells until the time is up."""
         for cell in cells:
             if time.monotonic() > self.end:
                 print("out of time: run the command again for the remaining rows", flush=True)
@@ -222,30 +225,38 @@ class Clock:
 
 
 def arguments(description: str) -> argparse.ArgumentParser:
-    """What all experiments of the chapter can be told."""
+    """Return a parser with the options that the experiments of the chapter share."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--seeds", type=one_or_more, default=5, help="how many, from 0")
-    parser.add_argument("--methods", nargs="+", default=list(TRAINED), choices=(*TRAINED, *VARIANTS))
-    parser.add_argument("--size", type=int, default=OPTIONS.size, help="side of the network's input")
-    parser.add_argument("--minutes", type=float, default=1e6, help="begin no row after so many")
-    parser.add_argument("--workers", type=one_or_more, default=1, help="processes that share the rows and the data")
+    parser.add_argument("--seeds", type=one_or_more, default=5, help="Number of random seeds, from 0.")
+    parser.add_argument(
+        "--methods",
+        nargs="+",
+        default=list(TRAINED),
+        choices=(*TRAINED, *VARIANTS),
+        type=stored,
+        metavar="METHOD",
+        help="Methods to measure.",
+    )
+    parser.add_argument("--size", type=int, default=OPTIONS.size, help="Width and height of the network's input.")
+    parser.add_argument("--minutes", type=float, default=1e6, help="Start no row after this time.")
+    parser.add_argument("--workers", type=one_or_more, default=1, help="Processes that share rows and data.")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--results", type=Path, default=None, help="folder for the results")
-    parser.add_argument("--small", action="store_true", help="few small images, two steps each: a rehearsal")
+    parser.add_argument("--results", type=Path, default=None, help="Folder of the results; default: results/.")
+    parser.add_argument("--small", action="store_true", help="Trial run: few small images, two steps per method.")
     return parser
 
 
-def rehearsal(images: ImageSet, told: argparse.Namespace) -> ImageSet:
-    """All images, or in a rehearsal every so manieth of them."""
-    if not told.small:
+def subset_for(images: ImageSet, args: argparse.Namespace) -> ImageSet:
+    """Return all images, or an evenly spaced subset for a trial run."""
+    if not args.small:
         return images
     return images.subset(np.arange(0, len(images), max(1, len(images) // SMALL_IMAGES)))
 
 
-def options_of(told: argparse.Namespace) -> AugmentOptions:
-    """What all methods are told alike."""
-    if not told.small:
-        return replace(OPTIONS, size=told.size)
+def options_of(args: argparse.Namespace) -> AugmentOptions:
+    """Return the options that all methods share."""
+    if not args.small:
+        return replace(OPTIONS, size=args.size)
     return replace(
         OPTIONS,
         size=32,
@@ -256,24 +267,24 @@ def options_of(told: argparse.Namespace) -> AugmentOptions:
 
 
 def with_views(options: AugmentOptions, methods: Sequence[str]) -> AugmentOptions:
-    """The options with no more kept views than the methods look at: what trains nothing sees images as they are."""
+    """Return the options without strong views if no method is trained: frozen features need unaugmented images only."""
     if not set(methods) <= set(FROZEN):
         return options
     return replace(options, views=replace(options.views, n_weak=2, n_strong=0))
 
 
-def ledger_of(name: str, told: argparse.Namespace) -> Ledger:
-    """The rows so far; those of a rehearsal have a folder of their own."""
-    settings = {"size": options_of(told).size, "small": told.small}
-    folder = folder_of(told.results, small=told.small)
+def ledger_of(name: str, args: argparse.Namespace) -> Ledger:
+    """Open the ledger; trial runs have a separate folder."""
+    settings = {"size": options_of(args).size, "small": args.small}
+    folder = folder_of(args.results, small=args.small)
     return Ledger(name, folder, settings, command=command_line(("--minutes",)))
 
 
-def values(ledger: Ledger, prefix: str, what: str) -> list[float]:
-    """One figure of all rows whose name begins so."""
-    return [row[what] for key, row in ledger.rows.items() if key.startswith(prefix) and what in row]
+def values(ledger: Ledger, prefix: str, measure: str) -> list[float]:
+    """Return one measure of all rows whose keys start with a prefix."""
+    return [row[measure] for key, row in ledger.rows.items() if key.startswith(prefix) and measure in row]
 
 
 def fewest_seeds(ledger: Ledger, prefixes: Iterable[str]) -> int:
-    """With how many seeds a method was measured, where it was at all: the least over rows whose names begin so."""
-    return min(len(found) for prefix in prefixes if (found := values(ledger, prefix, "accuracy")))
+    """Return the minimum number of seeds over the prefixes that have rows."""
+    return min(len(seeds) for prefix in prefixes if (seeds := values(ledger, prefix, "accuracy")))

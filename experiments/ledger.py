@@ -1,7 +1,7 @@
-"""What an experiment has found so far, kept row by row, so that one that was stopped goes on where it was.
+"""Results of an experiment, stored row by row, so that an interrupted run resumes with the missing rows.
 
-Several processes may work on one experiment: a row is claimed before it is measured, and what others have written is
-read again before anything is written.
+Several processes may work on one experiment: a row is locked while it is measured, and the file is read again before
+it is written.
 """
 
 from __future__ import annotations
@@ -24,31 +24,32 @@ from benchmarks.machine import machine
 
 from entourage.io.files import write_json, write_text
 from entourage.runs.directory import difference, try_lock
-from experiments.claims import in_turn, is_claimed, locked
+from experiments.locks import is_locked, locked, run_until_done
+from experiments.renamed import present
 
 RESULTS = Path(__file__).parent.parent / "results"
-REHEARSED = Path(tempfile.gettempdir()) / "entourage-small"  # where rows of rehearsals go
+REHEARSED = Path(tempfile.gettempdir()) / "entourage-small"  # results of trial runs (--small)
 FAILED = "failed"
-_ABOUT = ("minutes", "machine", "command")  # what a row tells of its measurement
-_LINE = 120  # characters that are printed of values that are no single figures
+_ABOUT = ("minutes", "machine", "command")  # how a row was measured
+_LINE = 120  # characters printed of nested values
 
 Row = dict[str, Any]
 
 
 class Ledger:
-    """Rows by name in results/NAME.json, complete at any time; a table of them in results/NAME.md.
+    """Rows by name in results/NAME.json, written after every row; a table of them in results/NAME.md.
 
     Args:
-        name: of the experiment.
-        folder: where the files are; made with the first row.
-        settings: what all rows depend on. A file that was made with others is refused; None takes any.
-        command: that measures the rows; None: the one that is running.
+        name: name of the experiment.
+        folder: folder of the files; created with the first row.
+        settings: settings on which all rows depend, compared with those of the file; None accepts any.
+        command: command that measures the rows; None for the running command.
 
     Attributes:
-        rows: what is known, each with minutes, machine and command.
+        rows: measured rows, each with minutes, machine and command.
 
     Raises:
-        ValueError: the file was made with other settings, or is no ledger.
+        ValueError: the settings of the file differ, or the file is not a ledger.
     """
 
     def __init__(
@@ -70,55 +71,56 @@ class Ledger:
         return key in self.rows
 
     def values(self, key: str) -> Row | None:
-        """What was measured for a row; None if it has not been, or failed."""
-        found = self.rows.get(key)
-        if found is None or FAILED in found:
+        """Return the measured values of a row; None if it is missing or failed."""
+        row = self.rows.get(key)
+        if row is None or FAILED in row:
             return None
-        return {name: value for name, value in found.items() if name not in _ABOUT}
+        return {name: value for name, value in row.items() if name not in _ABOUT}
 
-    def row(self, key: str, find: Callable[[], Mapping[str, Any]], *, say: bool = True) -> Row | None:
-        """The row of that name: as it was kept, or found now and kept.
+    def row(self, key: str, measure: Callable[[], Mapping[str, Any]], *, verbose: bool = True) -> Row | None:
+        """Return a row; measure and store it if it is missing.
 
         Args:
-            key: its name.
-            find: measures it; time that it spent earlier is told as "training_minutes". If it raises, nothing is kept.
-            say: print a line for what is found.
+            key: name of the row.
+            measure: returns the values; "training_minutes" among them are added to the time of the row. If it raises,
+                nothing is stored.
+            verbose: print a line for a row that was measured.
 
         Returns:
             The row; None if another process is measuring it.
         """
         if key not in self.rows:
-            with self.claim(key) as mine:
-                self.refresh()  # who had the claim before may have found it
-                if mine and key not in self.rows:
-                    began = time.perf_counter()
-                    found = find()
-                    self.add(key, found, time.perf_counter() - began)
-                    if say:
-                        print(f"{key}: {_shown(found)} ({60 * self.rows[key]['minutes']:.1f} s)", flush=True)
+            with self.lock(key) as acquired:
+                self.refresh()  # another process may have stored the row before this one got the lock
+                if acquired and key not in self.rows:
+                    start = time.perf_counter()
+                    values = measure()
+                    self.add(key, values, time.perf_counter() - start)
+                    if verbose:
+                        print(f"{key}: {_summary(values)} ({60 * self.rows[key]['minutes']:.1f} s)", flush=True)
         return self.rows.get(key)
 
-    def claim(self, key: str) -> AbstractContextManager[bool]:
-        """Claims a row, or anything else of the experiment, for a block; see `try_lock`."""
-        return try_lock(self._place(key))
+    def lock(self, key: str) -> AbstractContextManager[bool]:
+        """Lock a row, or another unit of work, for a block; see `try_lock`."""
+        return try_lock(self._lock_target(key))
 
-    def work_through(self, jobs: Mapping[str, Callable[[], object]]) -> None:
-        """Does all jobs, each with all of its rows, but for those that another process is at; see also `in_turn`."""
+    def run_jobs(self, jobs: Mapping[str, Callable[[], object]]) -> None:
+        """Run all jobs, each of several rows, except those that another process runs; see `run_until_done`."""
 
-        def one(name: str) -> None:
-            with self.claim(f"all of {name}") as mine:
-                if mine:
+        def run_one(name: str) -> None:
+            with self.lock(f"all of {name}") as acquired:
+                if acquired:
                     jobs[name]()
 
-        in_turn([partial(one, name) for name in jobs])
+        run_until_done([partial(run_one, name) for name in jobs])
 
-    def free(self, keys: Iterable[str]) -> list[str]:
-        """Those of some rows that are not known and that nobody measures just now."""
+    def missing(self, keys: Iterable[str]) -> list[str]:
+        """Return the keys of rows that are neither stored nor being measured."""
         self.refresh()
-        return [key for key in keys if key not in self.rows and not is_claimed(self._place(key))]
+        return [key for key in keys if key not in self.rows and not is_locked(self._lock_target(key))]
 
     def add(self, key: str, values: Mapping[str, Any], seconds: float) -> None:
-        """Keeps a row at once, beside all that other processes have written."""
+        """Store a row together with the rows that other processes have written."""
         minutes = round(seconds / 60 + values.get("training_minutes", 0.0), 4)
         row = {**values, "minutes": minutes, "machine": machine(), "command": self.command}
         with self._locked():
@@ -129,46 +131,46 @@ class Ledger:
             write_json(self.path, content, indent=1)
 
     def refresh(self) -> None:
-        """Reads what other processes have written since."""
+        """Read the rows that other processes have written."""
         if not self.path.exists():
             return
         try:
             stored = json.loads(self.path.read_text(encoding="utf-8"))
             rows, then = dict(stored["rows"]), dict(stored.get("settings", {}))
         except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{self.path} holds no results of an experiment; expected to add to them") from error
+            raise ValueError(f'{self.path}: not a result file; expected JSON with "rows"') from error
         now = then if self.settings is None else self.settings
         for name in sorted({*then, *now}):
             if then.get(name) != now.get(name):
-                told = difference(name, then.get(name), now.get(name))
-                raise ValueError(f"{self.path} was made with {told}; use the same, or move the file away")
+                change = difference(name, then.get(name), now.get(name))
+                raise ValueError(f"{self.path}: written with {change}; expected the same settings or another folder")
         self.settings = now
         self.rows |= rows
 
     def write(self, suffix: str, make: Callable[[Ledger], str]) -> None:
-        """Writes results/NAME and the suffix, made of all rows that are known now: no older text replaces a newer."""
+        """Write a file next to the ledger from all stored rows, under its lock: no older text replaces a newer one."""
         with self._locked():
             self.refresh()
             write_text(self.path.with_suffix(suffix), make(self))
 
     def write_table(self, title: str, text: Callable[[Ledger], str]) -> None:
-        """Writes the page for docs/results.md: title, text, and the commands, machines and minutes of all rows."""
+        """Write the section for docs/results.md: title, text, and the commands, machines and minutes of all rows."""
 
         def page(ledger: Ledger) -> str:
-            return "\n".join([f"## {title}", "", text(ledger).strip(), "", *ledger.origins()]) + "\n"
+            return present("\n".join([f"## {title}", "", text(ledger).strip(), "", *ledger.origins()]) + "\n")
 
         self.write(".md", page)
 
     def origins(self) -> Iterator[str]:
-        """For each machine, what was run on it and for how long: rows that were measured side by side are added up."""
+        """Yield, for each machine, its commands and the sum of the minutes of all rows, parallel ones included."""
         for name in dict.fromkeys(row["machine"] for row in self.rows.values()):
             rows = [row for row in self.rows.values() if row["machine"] == name]
             minutes = sum(row["minutes"] for row in rows)
             commands = "; ".join(f"`{one}`" for one in dict.fromkeys(row["command"] for row in rows))
-            yield f"{commands}: {minutes:.1f} minutes, all rows added up, on {name}."
+            yield f"{commands}: {minutes:.1f} minutes, summed over all rows, on {name}."
 
-    def _place(self, key: str) -> Path:
-        """What is claimed for a key, which may hold characters that a file's name cannot."""
+    def _lock_target(self, key: str) -> Path:
+        """Return the path to lock for a key; the key is hashed, since it may contain "/"."""
         digest = hashlib.blake2b(key.encode(), digest_size=8).hexdigest()
         return self.path.with_name(f"{self.name}.{digest}")
 
@@ -179,68 +181,67 @@ class Ledger:
 def ledger_of(
     name: str, results: Path | None = None, settings: Mapping[str, Any] | None = None, *, small: bool = False
 ) -> Ledger:
-    """The rows so far. Those of a rehearsal have a folder of their own, and no file holds rows of two kinds.
+    """Open a ledger; trial runs (`small`) have a separate folder and settings.
 
     Args:
-        name: of the experiment.
-        results: the folder of the file, if not the usual one.
-        settings: those that differ from the usual: a file without any holds the real rows.
-        small: whether this is a rehearsal.
+        name: name of the experiment.
+        results: folder of the file; None for the default one.
+        settings: settings that differ from the defaults; a file of a regular run has none.
+        small: whether this is a trial run.
 
     Raises:
-        ValueError: the file was made with other settings, or is no ledger.
+        ValueError: the settings of the file differ, or the file is not a ledger.
     """
-    told = {**({"small": True} if small else {}), **(settings or {})}
-    return Ledger(name, folder_of(results, small=small), told)
+    return Ledger(name, folder_of(results, small=small), {**({"small": True} if small else {}), **(settings or {})})
 
 
 def folder_of(named: Path | None, *, small: bool) -> Path:
-    """Where results go: those of a rehearsal never beside the real ones, unless that folder is named."""
+    """Return the folder of the results: the named one, a temporary one for a trial run, or results/."""
     return named or (REHEARSED if small else RESULTS)
 
 
 def run_name(name: str, *, small: bool = False) -> str:
-    """What the folder of a training is called; that of a rehearsal never passes for the real one."""
+    """Return the folder name of a training; "small-" marks a trial run."""
     return f"small-{name}" if small else name
 
 
 def command_line(leave_out: Collection[str] = ()) -> str:
-    """The command that is running, without the folders of this machine.
+    """Return the running command, with absolute paths shortened to their last part.
 
     Args:
-        leave_out: options that change no result, each with one value.
+        leave_out: options, with one value each, that do not affect results.
     """
-    told, kept = iter(sys.argv[1:]), []
-    for word in told:
+    words, arguments = iter(sys.argv[1:]), []
+    for word in words:
         option, equals, _ = word.partition("=")
         if option not in leave_out:
-            kept.append(_without_folder(word))
+            arguments.append(_without_folder(word))
         elif not equals:
-            next(told, None)
-    return shlex.join(["python", "-m", f"experiments.{Path(sys.argv[0]).stem}", *kept])
+            next(words, None)
+    return shlex.join(["python", "-m", f"experiments.{Path(sys.argv[0]).stem}", *arguments])
 
 
 def _without_folder(word: str) -> str:
-    """A path's last part, also in NAME=PATH; any other word as it is."""
+    """Return the last part of an absolute path, also in NAME=PATH; any other word unchanged."""
     name, equals, value = word.rpartition("=")
     return f"{name}{equals}{Path(value).name}" if Path(value).is_absolute() else word
 
 
 @contextmanager
 def timed(device: torch.device) -> Iterator[Callable[[], float]]:
-    """Yields a function that tells the seconds since the block began, the device's work included."""
-    began = time.perf_counter()
+    """Yield a function that returns the seconds since the start of the block; it waits for a GPU first."""
+    start = time.perf_counter()
 
     def seconds() -> float:
         if device.type == "cuda":
             torch.cuda.synchronize(device)
-        return time.perf_counter() - began
+        return time.perf_counter() - start
 
     yield seconds
 
 
-def _shown(values: Mapping[str, Any]) -> str:
-    """The single figures among the values, in one line; where there are none, what there is instead, cut short."""
+def _summary(values: Mapping[str, Any]) -> str:
+    """Return the scalar values in one line; without any, a shortened summary of the nested values."""
     parts = []
     for name, value in values.items():
         if isinstance(value, (int, float, str)):
@@ -249,7 +250,7 @@ def _shown(values: Mapping[str, Any]) -> str:
         return ", ".join(parts)
     for name, value in values.items():
         if isinstance(value, Mapping):
-            parts.append(f"{name}: {_shown(value)}")
+            parts.append(f"{name}: {_summary(value)}")
         elif isinstance(value, Sequence):
             parts.append(f"{name}: {len(value)} values")
     return textwrap.shorten("; ".join(parts), _LINE, placeholder=" ...")

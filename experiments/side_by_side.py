@@ -1,7 +1,7 @@
-"""Several processes on one device, all of which see data that was prepared once.
+"""Several processes on one device that share the prepared data.
 
-A training of few images at a time leaves most of a GPU idle, since its next operation has not been asked for yet.
-Several of them side by side fill it, but each with its own copy of the data would soon fill its memory too.
+A training with small batches leaves a GPU idle most of the time, waiting for the next kernel launch. Several trainings
+in parallel use it fully; they share one copy of the data, since one copy each would exceed its memory.
 """
 
 from __future__ import annotations
@@ -17,44 +17,44 @@ from typing import Any, ParamSpec
 import torch
 import torch.multiprocessing
 
-Given = ParamSpec("Given")
+Args = ParamSpec("Args")
 
 
-def side_by_side(workers: int, work: Callable[Given, None], *given: Given.args, **named: Given.kwargs) -> None:
-    """Does some work in several processes at once; tensors that they are given, also on a GPU, are shared.
+def side_by_side(workers: int, work: Callable[Args, None], *args: Args.args, **kwargs: Args.kwargs) -> None:
+    """Call a function in several processes at once; tensors among its arguments, also on a GPU, are shared.
 
     Args:
-        workers: how many; 1 works in this process.
-        work: a function of a module, which finds out for itself what nobody is at.
-        given, named: what it is called with.
+        workers: number of processes; 1 calls the function in this process.
+        work: a module-level function that skips rows measured by other processes.
+        args, kwargs: its arguments.
 
     Raises:
-        ValueError: there are none.
-        RuntimeError: some of the processes failed, and have said why. The others went on to their end.
+        ValueError: `workers` is less than 1.
+        RuntimeError: some processes failed; they have printed their error, and the others have finished.
     """
     if workers < 1:
         raise ValueError(f"{workers} workers; expected 1 or more")
     if workers == 1:
-        work(*given, **named)
+        work(*args, **kwargs)
         return
-    torch.cuda.empty_cache()  # what the preparation needed is free for all; without a GPU, this does nothing
-    context = torch.multiprocessing.get_context("spawn")  # CUDA survives no fork
-    processes = [context.Process(target=_as_long_as_wanted, args=(work, given, named)) for _ in range(workers)]
+    torch.cuda.empty_cache()  # release the memory of the preparation; does nothing without a GPU
+    context = torch.multiprocessing.get_context("spawn")  # CUDA does not support fork
+    processes = [context.Process(target=_run_while_parent_lives, args=(work, args, kwargs)) for _ in range(workers)]
     for process in processes:
         process.start()
     for process in processes:
         process.join()
     failed = sum(process.exitcode != 0 for process in processes)
     if failed:
-        raise RuntimeError(f"{failed} of {workers} processes failed; what the others measured is kept")
+        raise RuntimeError(f"{failed} of {workers} processes failed; the rows of the others are stored")
 
 
-def _as_long_as_wanted(work: Callable[..., None], given: Sequence[Any], named: Mapping[str, Any]) -> None:
-    """Works, but not for a parent that is gone: one that was killed cannot tell its children."""
+def _run_while_parent_lives(work: Callable[..., None], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Call `work` and end this process when its parent is killed, which sends no signal to its children."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    work(*given, **named)
+    work(*args, **kwargs)
 
 
 def _end_with(parent: BaseProcess) -> None:

@@ -1,4 +1,4 @@
-"""What the rivals use of torchvision, with its names and keywords, for machines that do not have it.
+"""The parts of torchvision that the baselines use, for machines without it.
 
 Builders pass on what they are given as the real ones do, so that a keyword that is unknown, or that a builder gives
 itself, is a TypeError here too. The networks are a layer each.
@@ -151,22 +151,22 @@ def _built(make: Any, **own: Any) -> Any:
 
 def modules() -> dict[str, ModuleType]:
     """The modules by name, for `sys.modules`."""
-    usual = AnchorGenerator(((32,),) * 5, ((1.0,),) * 5)
+    default = AnchorGenerator(((32,),) * 5, ((1.0,),) * 5)
     contents = {
         "torchvision": {},
         "torchvision.models": {},
         "torchvision.models.detection": {
             "fasterrcnn_resnet50_fpn_v2": _built(
                 _faster_rcnn,
-                rpn_anchor_generator=lambda n: usual,
+                rpn_anchor_generator=lambda n: default,
                 rpn_head=lambda n: RPNHead(32, 1, conv_depth=2),
                 box_head=lambda n: nn.Identity(),
             ),
             "retinanet_resnet50_fpn_v2": _built(
-                _dense, anchor_generator=lambda n: usual, head=lambda n: DenseHead(32, 1, n, nn.GroupNorm)
+                _dense, anchor_generator=lambda n: default, head=lambda n: DenseHead(32, 1, n, nn.GroupNorm)
             ),
             "fcos_resnet50_fpn": _built(
-                _dense, anchor_generator=lambda n: usual, head=lambda n: DenseHead(32, 1, n, nn.GroupNorm)
+                _dense, anchor_generator=lambda n: default, head=lambda n: DenseHead(32, 1, n, nn.GroupNorm)
             ),
         },
         "torchvision.models.detection.anchor_utils": {"AnchorGenerator": AnchorGenerator},

@@ -32,7 +32,7 @@ def test_every_model_that_ships_has_a_card_with_what_its_file_says(
 
 
 def test_the_command_that_made_the_network_for_points_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    command = cards.MADE_BY["cluster-points"].split()
+    command = cards.COMMANDS["cluster-points"].split()
     assert command[:3] == ["python", "-m", "experiments.cluster_points"]
     given: list[Namespace] = []
 

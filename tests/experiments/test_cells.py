@@ -1,4 +1,4 @@
-"""Experiments go on where they were stopped, measure nothing twice, and keep failures apart."""
+"""Experiments resume, measure nothing twice and store failures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from experiments.cells import Cell, Experiment, FailedError, Table, pace, plan, run_experiment
+from experiments.cells import Cell, Experiment, FailedError, Table, plan, run_experiment, slowdown
 from experiments.ledger import Ledger
 
 from entourage.embed.losses.batch_graph import NonFiniteInputError
@@ -19,7 +19,7 @@ from experiments import cells, ledger
 
 
 class Work:
-    """Cells that count how often they are asked."""
+    """Cells that record their calls."""
 
     def __init__(self, names: str = "abc") -> None:
         self.names = names
@@ -49,13 +49,13 @@ class Work:
         )
 
 
-def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_an_interrupted_run_resumes(tmp_path: Path) -> None:
     work = Work()
     work.stop_at = "c"
     with pytest.raises(KeyboardInterrupt):
         run_experiment(work.experiment(), tmp_path)
     assert sorted(json.loads((tmp_path / "toy.json").read_text())["rows"]) == ["a", "b"]
-    assert "1 of 3 cells are still to be measured" in (tmp_path / "toy.md").read_text()
+    assert "1 of 3 cells are not measured yet" in (tmp_path / "toy.md").read_text()
     work.stop_at = ""
     ledger = run_experiment(work.experiment(), tmp_path)
     assert work.asked == ["a", "b", "c"]
@@ -75,7 +75,7 @@ def test_what_is_no_failure_of_the_cell_is_measured_by_the_next_run(tmp_path: Pa
 
 
 @pytest.mark.parametrize("kind", [NonFiniteLossError, NonFiniteInputError, FailedError])
-def test_a_failure_is_kept_and_the_rest_goes_on(tmp_path: Path, kind: type[ValueError]) -> None:
+def test_a_failure_is_kept_and_the_rest_resumes(tmp_path: Path, kind: type[ValueError]) -> None:
     work = Work("efg")
     work.failure = kind("the loss is not finite")
     ledger = run_experiment(work.experiment(), tmp_path)
@@ -87,14 +87,14 @@ def test_a_failure_is_kept_and_the_rest_goes_on(tmp_path: Path, kind: type[Value
     assert work.asked == ["e", "f", "g"]
 
 
-def test_no_cell_is_begun_that_would_end_too_late(tmp_path: Path) -> None:
+def test_no_cell_is_started_that_would_end_too_late(tmp_path: Path) -> None:
     work = Work()
     run_experiment(work.experiment(), tmp_path, minutes=0.5)
     assert work.asked == []  # each is planned to take a minute
     assert not (tmp_path / "toy.json").exists()
     run_experiment(work.experiment(), tmp_path, minutes=1.5)
     assert work.asked == ["a", "b", "c"]  # the first took far less than planned, so the others are let in
-    assert pace(work.experiment().cells, Ledger("toy", tmp_path, {})) < 0.1
+    assert slowdown(work.experiment().cells, Ledger("toy", tmp_path, {})) < 0.1
 
 
 def test_a_cell_that_is_too_long_is_passed_over_with_all_that_need_it(tmp_path: Path) -> None:
@@ -106,15 +106,15 @@ def test_a_cell_that_is_too_long_is_passed_over_with_all_that_need_it(tmp_path: 
     ledger = run_experiment(toy, tmp_path, minutes=2.0)
     assert work.asked == ["c", "d"]
     assert sorted(ledger.rows) == ["c", "d"]
-    assert "2 of 4 cells are still to be measured" in (tmp_path / "toy.md").read_text()
+    assert "2 of 4 cells are not measured yet" in (tmp_path / "toy.md").read_text()
 
 
-def test_the_pace_is_that_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_slowdown_is_that_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger, cells = Ledger("toy", tmp_path, {}), Work().experiment().cells
     ledger.add("a", {}, 30.0)
     monkeypatch.setattr("experiments.ledger.machine", lambda: "an abacus")
     ledger.add("b", {}, 6000.0)
-    assert pace(cells, ledger) == pytest.approx(0.5)
+    assert slowdown(cells, ledger) == pytest.approx(0.5)
 
 
 def test_the_plan_says_what_is_left(tmp_path: Path) -> None:
@@ -125,34 +125,34 @@ def test_the_plan_says_what_is_left(tmp_path: Path) -> None:
     assert work.asked == []
 
 
-def test_the_page_tells_tables_command_machine_and_minutes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_has_tables_command_machine_and_minutes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("experiments.ledger.machine", lambda: "an abacus")
     ledger = Ledger("toy", tmp_path, {}, command="python -m experiments.toy --fast")
     ledger.add("a", {"value": 7}, 90.0)
     cells.write_page(Work("ab").experiment(), ledger)
     assert (tmp_path / "toy.md").read_text() == (
         "## A toy\n\nHow it was done.\n\n### Values\n\nWhat was measured.\n\n"
-        "| cell | value |\n| --- | --- |\n| a | 7 |\n| b | None |\n\n1 of 2 cells are still to be measured.\n\n"
-        "`python -m experiments.toy --fast`: 1.5 minutes, all rows added up, on an abacus.\n"
+        "| cell | value |\n| --- | --- |\n| a | 7 |\n| b | None |\n\n1 of 2 cells are not measured yet.\n\n"
+        "`python -m experiments.toy --fast`: 1.5 minutes, summed over all rows, on an abacus.\n"
     )
 
 
 def test_settings_are_those_of_the_ledger(tmp_path: Path) -> None:
     work = Work()
     run_experiment(work.experiment(epochs=5), tmp_path)
-    with pytest.raises(ValueError, match=r"toy.json was made with epochs 5, now 6"):
+    with pytest.raises(ValueError, match=r"toy.json: .*epochs 5, now 6"):
         run_experiment(work.experiment(epochs=6), tmp_path)
 
 
 def test_a_cell_may_need_only_cells_before_it() -> None:
     late = replace(Work().cell("a"), needs=("b",))
-    with pytest.raises(ValueError, match="cell 'a' needs b; expected cells before it"):
+    with pytest.raises(ValueError, match="'a' needs b; expected earlier cells"):
         Experiment("toy", "A toy", [late, Work().cell("b")], lambda ledger: [])
 
 
 def test_what_another_process_measures_is_passed_over(tmp_path: Path) -> None:
     work = Work()
-    with Ledger("toy", tmp_path, {}).claim("b"):  # a lock knows no difference between processes and open files
+    with Ledger("toy", tmp_path, {}).lock("b"):  # a lock knows no difference between processes and open files
         ledger = run_experiment(work.experiment(), tmp_path)
     assert work.asked == ["a", "c"]
     assert sorted(ledger.rows) == ["a", "c"]
@@ -171,7 +171,7 @@ def test_a_cell_whose_need_is_being_measured_is_come_back_to(tmp_path: Path, mon
         other.add("a", {"value": 41.0}, 1.0)
 
     monkeypatch.setattr("time.sleep", finish)
-    with other.claim("a"):
+    with other.lock("a"):
         ledger = run_experiment(toy, tmp_path)
     assert len(waits) == 1
     assert work.asked == ["c", "d", "b"]
@@ -183,7 +183,7 @@ def test_a_need_whose_process_died_is_measured_after_all(tmp_path: Path, monkeyp
     toy = work.experiment()
     toy = replace(toy, cells=[toy.cells[0], replace(toy.cells[1], needs=("a",))])
     with ExitStack() as other:
-        other.enter_context(Ledger("toy", tmp_path, {}).claim("a"))
+        other.enter_context(Ledger("toy", tmp_path, {}).lock("a"))
         monkeypatch.setattr("time.sleep", lambda seconds: other.close())
         run_experiment(toy, tmp_path)
     assert work.asked == ["a", "b"]
@@ -196,7 +196,7 @@ def test_no_need_is_waited_for_longer_than_there_is_time(tmp_path: Path, monkeyp
     hours = iter(range(0, 36000, 60))
     monkeypatch.setattr("time.perf_counter", lambda: next(hours))
     monkeypatch.setattr("time.sleep", lambda seconds: None)
-    with Ledger("toy", tmp_path, {}).claim("a"):
+    with Ledger("toy", tmp_path, {}).lock("a"):
         assert run_experiment(toy, tmp_path, minutes=10.0).rows == {}
     assert work.asked == []
 

@@ -107,7 +107,7 @@ def test_nothing_is_trained_for_rows_that_are_known(tmp_path: Path, monkeypatch:
     ledger, options = Ledger("toy", tmp_path), make_options(tmp_path)
     for key in cluster_points.rows_of("thesis+full", 0, options):
         ledger.add(key, {}, 1.0)
-    monkeypatch.setattr(cluster_points, "trained", lambda *_: pytest.fail("trained in vain"))
+    monkeypatch.setattr(cluster_points, "trained", lambda *_: pytest.fail("trained again"))
     cluster_points.measure(ledger, "thesis+full", 0, options)
     assert list(ledger.rows) == ["thesis+full, seed 0"]
 
@@ -116,7 +116,7 @@ def test_nothing_is_trained_for_rows_that_are_known(tmp_path: Path, monkeypatch:
     ("name", "varied", "unequal"),
     [("default", VARIED_FRACTION, UNEQUAL_FRACTION), ("varied", 1, 0.5), ("thesis", 0, 0)],
 )
-def test_networks_learn_from_the_sets_that_their_rows_tell(
+def test_networks_train_on_the_sets_of_their_options(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, varied: float, unequal: float
 ) -> None:
     samplers: list[PointSampler] = []
@@ -131,12 +131,12 @@ def test_networks_learn_from_the_sets_that_their_rows_tell(
 
 
 @pytest.mark.usefixtures("small_sets")
-def test_whoever_looks_at_the_order_is_found_out(tmp_path: Path) -> None:
+def test_dependence_on_the_order_is_detected(tmp_path: Path) -> None:
     fair = cluster_points.shuffled_row(TwoHalves(by_position=False), make_options(tmp_path))  # type: ignore[arg-type]
     assert fair == {"sets": 5, "sets_changed": 0, "points_moved": 0}
     swayed = cluster_points.shuffled_row(TwoHalves(by_position=True), make_options(tmp_path))  # type: ignore[arg-type]
     assert swayed["sets_changed"] == 1
-    assert 0.3 < swayed["points_moved"] <= 0.5  # who is with whom is then as good as chance
+    assert 0.3 < swayed["points_moved"] <= 0.5  # clusters agree only by chance
 
 
 def test_time_is_measured_on_a_copy() -> None:
@@ -169,7 +169,7 @@ def test_the_best_seed_on_validation_sets_is_shipped(tmp_path: Path, monkeypatch
 
 
 def test_nothing_is_shipped_where_there_is_nothing(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="holds no default network that is ready"):
+    with pytest.raises(ValueError, match="no trained default network; expected one"):
         cluster_points.ship(
             Ledger("cluster_points", tmp_path), make_options(tmp_path, ship=tmp_path / "points.safetensors")
         )

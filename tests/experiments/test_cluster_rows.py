@@ -1,4 +1,4 @@
-"""Networks are trained by one process each, and shown by what is known."""
+"""Each network is trained by one process, and tables show the measured seeds."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from experiments.claims import BusyError, alone
 from experiments.cluster_rows import (
     TEST_SETS,
     Data,
     chosen_networks,
     measure_networks,
     open_ledger,
-    run_of,
-    shown,
+    run_dir_name,
+    scores_table,
     trained,
 )
 from experiments.ledger import RESULTS, Ledger
+from experiments.locks import BusyError, exclusive
 
 from entourage.cluster import Curriculum, PointSampler, Recipe
 
@@ -27,7 +27,7 @@ OPTIONS = Namespace(networks="default,thesis", seeds="0,1", small=True, minutes=
 
 def test_a_network_that_another_process_is_at_is_left_to_it(tmp_path: Path) -> None:
     ledger, measured = Ledger("toy", tmp_path), []
-    with Ledger("toy", tmp_path).claim("all of thesis, seed 0"):
+    with Ledger("toy", tmp_path).lock("all of thesis, seed 0"):
         measure_networks(ledger, OPTIONS, lambda name, seed: measured.append((name, seed)))
     assert measured == [("default", 0), ("default", 1), ("thesis", 1)]  # seed by seed
 
@@ -51,7 +51,7 @@ def test_a_run_has_one_process_and_its_network_is_kept(tmp_path: Path) -> None:
     sizes = replace(Curriculum(), sets=2, max_size=80)
     recipe = Recipe(curriculum=sizes, validation=2, epoch=2, warmup=1)
     run = tmp_path / "run"
-    with alone(run), pytest.raises(BusyError, match="run is claimed by another process"):
+    with exclusive(run), pytest.raises(BusyError, match="run: locked by another process; expected"):
         trained("default", Data(points, points, points), recipe, run, OPTIONS)
     first = trained("default", Data(points, points, points), recipe, run, OPTIONS)
     written = (run / "network.safetensors").stat().st_mtime_ns
@@ -62,17 +62,17 @@ def test_a_run_has_one_process_and_its_network_is_kept(tmp_path: Path) -> None:
     longer = trained("default", Data(points, points, points), recipe, tmp_path / "longer", options)
     assert int(longer.notes["steps"]) > int(first.notes["steps"])  # those of both
     assert longer.notes["from"].startswith("network.safetensors, ")
-    with pytest.raises(ValueError, match=r"network.safetensors: holds another network than 'thesis' is"):
+    with pytest.raises(ValueError, match=r"network.safetensors: another network than 'thesis'; expected"):
         trained("thesis", Data(points, points, points), recipe, tmp_path / "other", options)
 
 
 def test_a_table_is_made_of_the_seeds_that_are_known(tmp_path: Path) -> None:
     ledger = Ledger("toy", tmp_path)
-    assert shown(ledger, "", {}) == ""
+    assert scores_table(ledger, "", {}) == ""
     for seed, mr in enumerate((0.1, 0.3)):
         figures = dict.fromkeys(("greedy_mr", "nmi", "nmi_geometric", "ari", "k_right", "k_error"), 0.5)
         ledger.add(f"default, seed {seed}", {"steps": 100 + 50 * seed, "mr": mr, **figures}, 1.0)
-    rows = shown(ledger, "", {"default": ("0.004", "0.993")}).splitlines()[2:]
+    rows = scores_table(ledger, "", {"default": ("0.004", "0.993")}).splitlines()[2:]
     half = "0.500 ± 0.000"
     expected = ("default (attention)", "2", "125", "0.200 ± 0.141", *(half,) * 6, "0.004", "0.993")
     assert rows == ["| " + " | ".join(expected) + " |"]
@@ -89,15 +89,15 @@ def test_rows_of_a_rehearsal_and_real_ones_do_not_mix(tmp_path: Path) -> None:
     assert "a" in open_ledger("real", real)
     assert "a" in open_ledger("small", small)
     for name, options in (("real", small), ("small", real), ("real", make_options(results=tmp_path, sets=4))):
-        with pytest.raises(ValueError, match="was made with"):
+        with pytest.raises(ValueError, match="expected the same settings"):
             open_ledger(name, options)
     assert (
         open_ledger("other", make_options()).path.parent
         == RESULTS
         != open_ledger("other", make_options(small=True)).path.parent
     )
-    assert run_of("t", "default", 0, real) == "t-default-0"  # as ever
-    assert run_of("t", "default", 0, small) == "small-t-default-0"
+    assert run_dir_name("t", "default", 0, real) == "t-default-0"  # as ever
+    assert run_dir_name("t", "default", 0, small) == "small-t-default-0"
 
 
 @pytest.mark.parametrize("name", ["cluster_points", "cluster_images", "cluster_speakers"])
@@ -107,7 +107,7 @@ def test_what_was_measured_can_be_added_to(name: str) -> None:
         open_ledger(name, make_options(small=True, results=RESULTS))
 
 
-def test_networks_that_nobody_knows_are_bad_input() -> None:
+def test_unknown_networks_are_bad_input() -> None:
     assert chosen_networks(Namespace(networks="none", seeds="0")) == []
-    with pytest.raises(ValueError, match="unknown networks: a, b; expected some of default, "):
+    with pytest.raises(ValueError, match="--networks: a, b unknown; expected some of default, "):
         chosen_networks(Namespace(networks="b,default,a", seeds="0"))

@@ -1,4 +1,4 @@
-"""Voices that are tested on were never heard, and every snippet is of one utterance."""
+"""Test speakers are not in the training data, and every snippet is from one utterance."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_baselines_get_mean_and_spread() -> None:
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [([], "--voices is missing"), (["--prepare", "v.npz"], "expected librispeech")],
+    [([], "--voices: missing"), (["--prepare", "v.npz"], "expected librispeech")],
 )
 def test_what_is_missing_is_one_line_and_exit_code_two(
     options: list[str],

@@ -1,4 +1,4 @@
-"""What is wrong is told in one line, by every experiment."""
+"""Every experiment reports errors in one line."""
 
 from __future__ import annotations
 
@@ -46,21 +46,21 @@ def test_what_goes_well_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("name", ["label_cifar10", "label_fractions", "label_search", "cluster_images", "embed_cost"])
-def test_a_missing_data_set_is_told_in_one_line(
+def test_a_missing_data_set_is_reported_in_one_line(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("ENTOURAGE_DEBUG", raising=False)
     monkeypatch.setenv("ENTOURAGE_DATA", str(tmp_path))
-    told = ["--out" if name.startswith("embed") else "--results", str(tmp_path / "results"), "--device", "cpu"]
-    monkeypatch.setattr(sys, "argv", [f"{name}.py", *told])
+    words = ["--out" if name.startswith("embed") else "--results", str(tmp_path / "results"), "--device", "cpu"]
+    monkeypatch.setattr(sys, "argv", [f"{name}.py", *words])
     monkeypatch.delitem(sys.modules, f"experiments.{name}", raising=False)
     with pytest.raises(SystemExit) as ended:
         runpy.run_module(f"experiments.{name}", run_name="__main__")
     assert ended.value.code == 2
-    said = capsys.readouterr().err
-    assert said.startswith(f"{name}: ")
-    assert str(tmp_path) in said
-    assert said.count("\n") == 1
+    output = capsys.readouterr().err
+    assert output.startswith(f"{name}: ")
+    assert str(tmp_path) in output
+    assert output.count("\n") == 1
     assert not list(tmp_path.rglob("*.json"))  # nothing was kept as measured
 
 

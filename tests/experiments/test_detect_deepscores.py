@@ -1,4 +1,4 @@
-"""The last table: who is trained for it and how often, with trainings that are only told of."""
+"""The last table of chapter 6: which detectors are trained, with a recorder instead of trainings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from experiments.detect_rival_models import need_torchvision
+from experiments.detect_baseline_models import need_torchvision
 from experiments.ledger import Ledger
 from numpy.typing import NDArray
 from tests.detect.engraved import some_pages
@@ -28,7 +28,7 @@ SUMMARY = {"steps": 7, "seconds": 120.0}
 
 
 class Blank:
-    """Finds nothing on any page."""
+    """Detector without detections."""
 
     def __init__(self, model: str = "") -> None:
         self.model = model
@@ -40,7 +40,7 @@ class Blank:
 
 @dataclass
 class Trainings:
-    """What was asked to be trained, in order, in place of training it."""
+    """Recorder of the requested trainings, in order."""
 
     runs: list[str] = field(default_factory=list)
     jobs: dict[str, TrainConfig] = field(default_factory=dict)
@@ -78,7 +78,7 @@ def trainings(data: str, monkeypatch: pytest.MonkeyPatch) -> Trainings:
 
 
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> dict[str, Any]:
-    """Runs it, and reads the rows that there are afterwards."""
+    """Run the command and return the stored rows."""
     places = ["--runs", str(tmp_path / "runs"), "--results", str(tmp_path / "results"), "--device", "cpu"]
     monkeypatch.setattr("sys.argv", ["x", *words, *places])
     detect_deepscores.main()
@@ -89,7 +89,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> dic
 def test_all_are_fine_tuned_for_handwriting_from_what_they_learned_of_print(
     data: str, trainings: Trainings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ("--train", data, "--test", f"clean={data}", "--minutes", "3", "--rivals", "fcos", "--muscima")
+    words = ("--train", data, "--test", f"clean={data}", "--minutes", "3", "--baselines", "fcos", "--muscima")
     rows = command(tmp_path, monkeypatch, *words)
     print_rows = {f"{name}: clean, {class_list}" for name in ("DWD", "fcos") for class_list in ("v1", "extended")}
     handwritten = {f"{name}: MUSCIMA++, own" for name in ("DWD", "fcos")}
@@ -108,7 +108,7 @@ def test_all_are_fine_tuned_for_handwriting_from_what_they_learned_of_print(
             "detect_deepscores-fcos's",
         ),
     }
-    # Four trainings of two minutes, however many rows tell of them; pages take no time to speak of.
+    # Four trainings of two minutes, each summed once; the time of the pages is negligible.
     assert sum(row["minutes"] for row in rows.values()) == pytest.approx(8.0, abs=1.0)
     page = (tmp_path / "results" / "detect_deepscores.md").read_text()
     assert page.count(" | 2.0 |\n") == len(print_rows)
@@ -120,7 +120,7 @@ def test_all_are_fine_tuned_for_handwriting_from_what_they_learned_of_print(
 def test_nothing_is_trained_for_rows_that_are_known(
     data: str, trainings: Trainings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ("--train", data, "--test", f"clean={data}", "--rivals", "retinanet", "--muscima")
+    words = ("--train", data, "--test", f"clean={data}", "--baselines", "retinanet", "--muscima")
     rows = command(tmp_path, monkeypatch, *words)
     trainings.runs.clear()
     assert command(tmp_path, monkeypatch, *words) == rows
@@ -156,7 +156,7 @@ def test_handwriting_alone_is_measured_after_print_was_learned(
         command(tmp_path, monkeypatch, "--train", data)
 
 
-def test_detectors_of_the_same_file_name_are_told_apart(
+def test_detectors_of_the_same_file_name_have_different_rows(
     data: str, trainings: Trainings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -169,20 +169,20 @@ def test_detectors_of_the_same_file_name_are_told_apart(
     for folder in ("a", "b"):
         for test in ("x, v1", "x, extended", "MUSCIMA++, own"):
             assert f"DWD, {folder}/detect.safetensors: {test}" in rows
-    begun = [str(trainings.jobs[run].start) for run in trainings.runs]
-    assert begun == ["a/detect.safetensors", "b/detect.safetensors"]
+    started = [str(trainings.jobs[run].start) for run in trainings.runs]
+    assert started == ["a/detect.safetensors", "b/detect.safetensors"]
     assert len(set(trainings.runs)) == 2
     assert not any("/" in run for run in trainings.runs)
 
 
-def test_a_row_that_tells_of_its_training_itself_is_believed(tmp_path: Path) -> None:
+def test_a_row_with_its_own_training_minutes_is_used(tmp_path: Path) -> None:
     book = Ledger("toy", tmp_path)
     figures = {"pages": 1, "classes": {"stem": [1, 0.5, 0.5, 0.5]}, **dict.fromkeys(("mAP", "AP50", "AP25"), 0.5)}
     book.add("DWD: clean, v1", {**figures, "steps": 7, "training_minutes": 3.0}, 1.0)
     assert "| DWD | clean, v1 | 1 | 1 | 50.0 | 50.0 | 50.0 | 3.0 |" in detect_deepscores._text(book)
 
 
-def test_handwriting_tells_of_both_its_trainings(tmp_path: Path) -> None:
+def test_handwriting_has_the_minutes_of_both_trainings(tmp_path: Path) -> None:
     book = Ledger("toy", tmp_path)
     figures = {"pages": 1, "classes": {"stem": [1, 0.5, 0.5, 0.5]}, **dict.fromkeys(("mAP", "AP50", "AP25"), 0.5)}
     book.add("training of DWD", {"steps": 7, "training_minutes": 3.0}, 1.0)
@@ -194,7 +194,7 @@ def test_handwriting_tells_of_both_its_trainings(tmp_path: Path) -> None:
     assert "| DWD, shipped | MUSCIMA++, own | 1 | 1 | 50.0 | 50.0 | 50.0 | + 3.9 |" in text
 
 
-def test_what_has_learned_for_longer_than_its_rivals_has_another_name() -> None:
+def test_the_shipped_detector_has_another_name_than_the_trained_one() -> None:
     def named(**more: object) -> str:
         return detect_deepscores.name_of(argparse.Namespace(**{"train": [], "model": None, **more}))
 
@@ -207,11 +207,11 @@ def test_what_has_learned_for_longer_than_its_rivals_has_another_name() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--rivals", "fcos,yolo"), "rival 'yolo' is unknown; expected some of faster-rcnn, retinanet, fcos"),
-        (("--rivals", "fcos"), "--rivals without --train: a rival learns here alone; expected folders to learn from"),
+        (("--baselines", "fcos,yolo"), "--baselines: 'yolo' is unknown; expected some of faster-rcnn, retinanet, fcos"),
+        (("--baselines", "fcos"), "--train: missing with --baselines; expected folders"),
     ],
 )
-def test_rivals_are_checked_before_anything_is_done(
+def test_baselines_are_checked_first(
     words: tuple[str, ...],
     message: str,
     data: str,
@@ -226,24 +226,24 @@ def test_rivals_are_checked_before_anything_is_done(
     assert not (tmp_path / "results").exists()
 
 
-def test_rivals_without_a_torchvision_that_works_are_refused_before_anything_is_trained(
+def test_baselines_without_torchvision_are_rejected_before_training(
     data: str, trainings: Trainings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(detect_deepscores, "need_torchvision", need_torchvision)
     monkeypatch.setitem(sys.modules, "torchvision", None)
     monkeypatch.setitem(sys.modules, "torchvision.models.detection", None)
     words = ("--train", data, "--test", f"clean={data}")
-    with pytest.raises(ValueError, match="the rivals are torchvision's; expected it to be installed"):
-        command(tmp_path, monkeypatch, *words, "--rivals", "fcos")
+    with pytest.raises(ValueError, match="torchvision: cannot be imported; expected"):
+        command(tmp_path, monkeypatch, *words, "--baselines", "fcos")
     assert trainings.runs == []
     assert not (tmp_path / "results").exists()
-    assert command(tmp_path, monkeypatch, *words)  # without rivals nobody asks for it
+    assert command(tmp_path, monkeypatch, *words)  # not needed without baselines
 
 
 def test_a_rehearsal_is_kept_apart(
     data: str, trainings: Trainings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ("--train", data, "--test", f"clean={data}", "--rivals", "fcos", "--muscima")
+    words = ("--train", data, "--test", f"clean={data}", "--baselines", "fcos", "--muscima")
     command(tmp_path, monkeypatch, *words, "--small")
     assert trainings.jobs["detect_deepscores-muscima-dwd"].start == (
         tmp_path / "runs" / "small-detect_deepscores-dwd" / "detect.safetensors"

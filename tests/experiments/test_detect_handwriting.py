@@ -3,7 +3,7 @@ from __future__ import annotations
 from experiments.detect_handwriting import PUBLISHED, handwritten_table
 
 
-def test_the_chapter_s_classes_stand_beside_a_detector_s_and_two_that_were_one_are_their_mean() -> None:
+def test_the_table_has_published_and_measured_figures_and_means_of_split_classes() -> None:
     classes = {"restHalf": [10, 0.5, 0.9, 0.95], "flag8thUp": [30, 0.1, 0.8, 0.9], "flag8thDown": [10, 0.1, 0.4, 0.5]}
     lines = handwritten_table(classes).splitlines()
     assert "| half-rest | 10 | 89.8 | 90.0 | 89.8 | 95.0 |" in lines

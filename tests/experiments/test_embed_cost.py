@@ -34,7 +34,7 @@ def test_losses_take_turns_and_the_fastest_turn_counts(
 
     monkeypatch.setattr(embed_cost, "seconds_per_step", seconds_per_step)
     monkeypatch.setattr(embed_cost, "STEPS", 1)
-    ledger = run_experiment(cost_experiment(one_set), tmp_path, say=False)
+    ledger = run_experiment(cost_experiment(one_set), tmp_path, verbose=False)
     steps = asked[0][2]
     assert [kind for kind, _, _ in asked[:4]] == [kind for kind, _, _ in asked[4:8]]
     assert {(tried, epoch) for _, tried, epoch in asked} == {(1, steps)}
@@ -45,9 +45,9 @@ def test_losses_take_turns_and_the_fastest_turn_counts(
     }  # no memory: the
     # peak of a program never falls, and would be another loss'
     page = (tmp_path / "embed_cost.md").read_text()
-    assert "| loss | seconds an epoch, CPU | epochs to 95 % | Recall@1 at the last |" in page
+    assert "| loss | seconds per epoch, CPU | epochs to 95 % | final Recall@1 |" in page
     assert f"| proxy-nca | {steps * (last - 3):.1f} |" in page
-    assert "Seconds an epoch are extrapolated from trials of 1 steps or 8 seconds at most" in page
+    assert "Seconds per epoch are extrapolated from trials of at most 1 steps or 8 s." in page
 
 
 def test_time_is_that_of_an_epoch(one_set: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +89,7 @@ def test_memory_is_shown_with_what_it_includes_and_a_loss_that_joined_later_with
     ledger.add("cub200/seconds an epoch, cuda", {LOSSES[0]: {"seconds": 1.5, "gigabytes": 2.0}}, 1.0)
     (shown,) = cost_experiment(one_set).tables(ledger)
     assert shown.rows == [
-        ("loss", "seconds an epoch, GPU", "peak memory, GB"),
+        ("loss", "seconds per epoch, GPU", "peak memory, GB"),
         (LOSSES[0], "1.50", "2.00"),
         *((name, "", "") for name in LOSSES[1:]),
     ]
@@ -119,14 +119,14 @@ def test_what_the_documentation_says_fits_into_its_time(
         return replace(cell, work=work)
 
     experiment = replace(experiment, cells=[passing(cell) for cell in experiment.cells], tables=lambda ledger: [])
-    keys = set(run_experiment(experiment, tmp_path, minutes=minutes, say=False).rows)
+    keys = set(run_experiment(experiment, tmp_path, minutes=minutes, verbose=False).rows)
     times = {f"{dataset}/seconds an epoch, {device}" for dataset in ("cub200", "cars196")}
     assert times <= keys
     assert len(keys - times) == (2 if device == "cuda" else 0)  # courses
 
 
 def test_nearly_the_last_is_the_first_epoch_that_comes_close() -> None:
-    assert first_epoch_near_the_last([0.1, 0.48, 0.6, 0.5]) == 1  # the backbone waits in the first, which counts as 0
+    assert first_epoch_near_the_last([0.1, 0.48, 0.6, 0.5]) == 1  # epoch 0: frozen backbone
     assert first_epoch_near_the_last([0.1, 0.2, 0.5]) == 2
     assert first_epoch_near_the_last([0.5, 0.4, 0.5]) == 0
 
@@ -137,4 +137,4 @@ def test_epochs_of_a_course_are_those_of_the_backbone(one_set: Bench, tmp_path: 
     experiment = cost_experiment(one_set)
     (shown,) = experiment.tables(ledger)
     assert shown.rows[1] == (LOSSES[0], "2", "50.0")
-    assert "0 is the one before, in which it waits" in experiment.note
+    assert "epoch 0 is the one before" in experiment.note

@@ -20,7 +20,7 @@ from entourage.io.weights import read_weights
 
 def test_ensembles_share_no_network(one_set: Bench, tmp_path: Path) -> None:
     experiment = ensembles_experiment(one_set, Ledger("none", tmp_path), tmp_path / "work")
-    ledger = run_experiment(experiment, tmp_path, say=False)
+    ledger = run_experiment(experiment, tmp_path, verbose=False)
     keys = [key for key in ledger.rows if "networks" in key]
     assert len(keys) == len(TRIED) * (5 + 2 + 1)
     files = sorted((tmp_path / "work").iterdir())

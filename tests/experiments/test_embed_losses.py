@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from experiments.cells import run_experiment
-from experiments.embed_losses import FIRST, OURS, RATES, THEN, chosen, contestant, losses_experiment
+from experiments.embed_losses import FIRST, OURS, RATES, SECOND, chosen, contestant, losses_experiment
 from experiments.embed_trials import MIRRORED, Bench
 from experiments.ledger import Ledger
 
@@ -20,7 +20,7 @@ from experiments import embed_losses
 
 
 class Scripted(Bench):
-    """Answers from a script; remembers what was asked."""
+    """Bench with scripted results that records its calls."""
 
     asked: list[tuple[str, str, float, int, int]]
 
@@ -51,7 +51,7 @@ def scripted(bench: Bench) -> Scripted:
 
 def test_every_loss_takes_part_once() -> None:
     ours = {"group loss, default", "group loss, original", "group loss, thesis"}
-    assert sorted((*FIRST, *THEN)) == sorted({*BASELINE_LOSSES, *ours})
+    assert sorted((*FIRST, *SECOND)) == sorted({*BASELINE_LOSSES, *ours})
 
 
 def test_the_best_trial_decides(tmp_path: Path) -> None:
@@ -74,8 +74,8 @@ def test_the_whole_way_from_choice_to_table(
     scripted: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(embed_losses, "FIRST", ("triplet", "proxy-anchor"))
-    monkeypatch.setattr(embed_losses, "THEN", ("cross-entropy",))
-    ledger = run_experiment(losses_experiment(scripted), tmp_path, say=False)
+    monkeypatch.setattr(embed_losses, "SECOND", ("cross-entropy",))
+    ledger = run_experiment(losses_experiment(scripted), tmp_path, verbose=False)
     best = max(RATES)
     tested: list[Any] = [one[1:] for one in scripted.asked if one[0] == "test"]
     expected = [(loss, best, 1, seed) for loss in ("proxy-anchor", "cross-entropy") for seed in (0, 1)]
@@ -83,7 +83,7 @@ def test_the_whole_way_from_choice_to_table(
     assert ledger.rows["cub200/triplet/seed 0"]["failed"].startswith("triplet diverges on cub200")
     page = (tmp_path / "embed_losses.md").read_text()
     assert "| proxy-anchor | 0.00025 (highest) | 1 | 0.1 ± 0.1 |" in page
-    assert "| none: the features as they are |  |  | 10.0 |" in page
+    assert "| none: pretrained features |  |  | 10.0 |" in page
     assert "| triplet" not in page
 
 
@@ -96,14 +96,14 @@ def test_rates_at_the_edge_of_the_grid_are_marked(scripted: Scripted, tmp_path: 
     shown = {row[0]: row[1] for row in next(iter(experiment.tables(ledger))).rows}
     assert (shown["triplet"], shown["proxy-anchor"]) == ("2e-05 (lowest)", "0.0001")
     assert shown["proxy-nca"] == "0.00025 (highest)"
-    assert "none beyond it was tried" in experiment.note
+    assert "rates beyond it were not tried" in experiment.note
 
 
 @pytest.mark.parametrize(
     ("arguments", "refused"),
     [
-        (["--epochs", "20"], "--epochs is 20; expected 6 at most with --search"),
-        (["--seeds", "2"], "--seeds is 2; expected none with --search, which has seeds of its own"),
+        (["--epochs", "20"], "--epochs: 20 with --search; expected 6 at most"),
+        (["--seeds", "2"], "--seeds: 2 with --search; expected no value"),
     ],
 )
 def test_a_search_refuses_what_it_would_not_heed(

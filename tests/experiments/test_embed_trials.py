@@ -1,4 +1,4 @@
-"""Trials choose on held-out training classes and look at test classes only to measure."""
+"""Trials choose on held-out training classes and use test classes only for the final measurement."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def test_a_test_measures_what_was_trained(bench: Bench) -> None:
 
 def test_training_history_has_a_value_for_each_epoch(bench: Bench, seen: list[EmbeddingData]) -> None:
     recipe = bench.setting.recipe
-    course = bench.course("cub200", recipe)
-    both = bench.course("cub200", recipe, learnt=True)
+    course = bench.recall_by_epoch("cub200", recipe)
+    both = bench.recall_by_epoch("cub200", recipe, on_training=True)
     assert list(course) == ["test"]
     assert list(both) == ["training", "test"]
     assert both["test"] == course["test"]

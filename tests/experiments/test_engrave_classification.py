@@ -1,4 +1,4 @@
-"""The baseline of chapter 5: the network has its size, and what can be learned is learned and told."""
+"""The baseline of chapter 5: size of the network, training and report."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ def test_a_seed_that_was_measured_is_not_measured_again(
 ) -> None:
     asked: list[int] = []
 
-    def told(splits: object, names: object, options: Options, device: object) -> dict[str, object]:
+    def record(splits: object, names: object, options: Options, device: object) -> dict[str, object]:
         asked.append(options.seed)
         found = {"test": 0.99, "validation": 0.98, "epoch": 2, "course": [0.5, 0.98], "weights": 8_000_000}
         return {**found, "classes": 2, "patches": {"train": 48}}
 
-    monkeypatch.setattr(baseline, "measure", told)
+    monkeypatch.setattr(baseline, "measure", record)
     for seeds in ("0", "0,1"):
         given = ["x", "--data", str(patches.parent), "--out", str(tmp_path), "--seeds", seeds, "--device", "cpu"]
         monkeypatch.setattr("sys.argv", given)

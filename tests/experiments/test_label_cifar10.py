@@ -43,7 +43,7 @@ def test_the_larger_network_sees_larger_images(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(label_cifar10, "prepare", prepared)
     monkeypatch.setattr(label_cifar10, "graph_rows", lambda *given: None)
     monkeypatch.setattr(
-        label_cifar10, "side_by_side", lambda n, work, setting, told, names, clock: worked.append(names)
+        label_cifar10, "side_by_side", lambda n, work, setting, args, names, clock: worked.append(names)
     )
     for methods in ([LARGER], [LARGER, GAME]):
         monkeypatch.setattr(sys, "argv", ["label_cifar10", "--results", str(tmp_path), "--methods", *methods])
@@ -52,7 +52,7 @@ def test_the_larger_network_sees_larger_images(tmp_path: Path, monkeypatch: pyte
     assert worked == [[LARGER], [GAME], [LARGER]]
 
 
-def test_what_takes_longest_begins_before_the_other_rivals() -> None:
+def test_the_slowest_method_comes_before_the_other_baselines() -> None:
     methods = [method for method, _, _ in trained_cells(["vat", LONGER, GAME], 2)]
     assert methods[:10] == [GAME] * 8 + [LONGER] * 2
 
@@ -68,12 +68,12 @@ def test_tables_say_how_many_seeds_each_method_had(tmp_path: Path) -> None:
         (LONGER, 50, 0, 85.0),
     ):
         ledger.add(f"{method}/{count}/{seed}", {"accuracy": accuracy, "method": method}, 1.0)
-    said = text(ledger)
-    assert "| game+network | 61.0 ± 1.4 | 80.5 ± 0.7 |  |  |" in said
-    assert "| game+network (four times as long) |  | 85.0 (1) |  |  |" in said
-    assert "2 seeds a cell: game+network. 1 seed a cell, or more: game+network (four times as long), vat." in said
-    assert "Not measured yet: poisson+network, " in said
-    assert "| the thesis' (DenseNet, published) | 57.5 | 73.3 | 76.4 | 79.1 |" in said
+    output = text(ledger)
+    assert "| game+network | 61.0 ± 1.4 | 80.5 ± 0.7 |  |  |" in output
+    assert "| game+network (four times as long) |  | 85.0 (1) |  |  |" in output
+    assert "2 seeds a cell: game+network. 1 seed a cell, or more: game+network (four times as long), vat." in output
+    assert "Not measured yet: poisson+network, " in output
+    assert "| thesis, published (DenseNet) | 57.5 | 73.3 | 76.4 | 79.1 |" in output
 
 
 def test_the_lead_is_over_the_draws_that_both_have_seen(tmp_path: Path) -> None:
@@ -83,9 +83,9 @@ def test_the_lead_is_over_the_draws_that_both_have_seen(tmp_path: Path) -> None:
     for seed, other in enumerate((78.0, 84.0)):  # not with the third draw, which was easy
         ledger.add(f"vat/50/{seed}", {"accuracy": other, "method": "vat"}, 1.0)
     ledger.add("fixmatch/50/0", {"accuracy": 81.0, "method": "fixmatch"}, 1.0)
-    said = text(ledger).split("How far the game is ahead")[1]
-    assert "| vat |  | +4.0 ± 2.8 |  |  |" in said
-    assert "| fixmatch |  | -1.0 |  |  |" in said
+    output = text(ledger).split("Lead of the game")[1]
+    assert "| vat |  | +4.0 ± 2.8 |  |  |" in output
+    assert "| fixmatch |  | -1.0 |  |  |" in output
 
 
 def test_the_figure_has_a_line_for_all_that_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

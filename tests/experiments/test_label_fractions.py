@@ -29,8 +29,8 @@ def images() -> ImageSet:
 
 
 def run(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    told = ["--small", "--device", "cpu", "--results", str(folder), "--seeds", "1", "--methods", *METHODS]
-    monkeypatch.setattr(sys, "argv", ["label_fractions.py", *told])
+    words = ["--small", "--device", "cpu", "--results", str(folder), "--seeds", "1", "--methods", *METHODS]
+    monkeypatch.setattr(sys, "argv", ["label_fractions.py", *words])
     label_fractions.main()
 
 
@@ -53,12 +53,12 @@ def test_every_cell_is_measured_once_on_its_own_split(
     monkeypatch.setattr(label_fractions, "SHARES", (0.2,))
     asked: list[tuple[Any, ...]] = []
     real = label_fractions.trained_row
-    monkeypatch.setattr(label_fractions, "trained_row", lambda *told: (asked.append(told), real(*told))[1])
+    monkeypatch.setattr(label_fractions, "trained_row", lambda *words: (asked.append(words), real(*words))[1])
     run(monkeypatch, tmp_path)
     rows = json.loads((tmp_path / "label_fractions.json").read_text())["rows"]
     assert set(rows) == {f"{backbone}/{method}/0.2/0" for backbone in BACKBONES for method in METHODS}
     assert all(0 <= row["accuracy"] <= 100 and 0 <= row["macro_f"] <= 100 for row in rows.values())
-    assert rows[f"{BACKBONES[0]}/linear/0.2/0"]["accuracy"] > 90  # colours are easily told apart
+    assert rows[f"{BACKBONES[0]}/linear/0.2/0"]["accuracy"] > 90  # colours are easy to classify
     assert {"found", "rounds"} <= set(rows[f"{BACKBONES[0]}/svm+network/0.2/0"])
     learnt = images.labels[stratified_split(images.labels, 0.7, 0) == 0]
     for setting, method, given, seed, _, settings in asked:
@@ -71,30 +71,28 @@ def test_every_cell_is_measured_once_on_its_own_split(
     assert page.startswith("## A few percent of labels on Caltech-101\n")
     assert (tmp_path / "label_fractions.svg").read_text().startswith("<svg")
 
-    # Once more: all is known, and nothing is looked at.
-    monkeypatch.setattr(label_fractions, "prepare", lambda *told, **named: pytest.fail("the images were looked at"))
+    # A second run reads no images.
+    monkeypatch.setattr(label_fractions, "prepare", lambda *words, **named: pytest.fail("the images were read again"))
     run(monkeypatch, tmp_path)
     assert json.loads((tmp_path / "label_fractions.json").read_text())["rows"] == rows
 
 
 def test_tables_have_mean_and_spread_of_every_method_and_backbone(tmp_path: Path) -> None:
-    said = text(filled(tmp_path, {"supervised": [40.0, 42.0], "svm+network": [50.0, 50.0]}))
-    assert said.count("| method | 2% labelled | 5% labelled | 10% labelled |") == 4
+    output = text(filled(tmp_path, {"supervised": [40.0, 42.0], "svm+network": [50.0, 50.0]}))
+    assert output.count("| method | 2% labelled | 5% labelled | 10% labelled |") == 4
     for better, backbone in enumerate(BACKBONES):
-        accuracy = said.split(f"Accuracy on the test images, in percent, {backbone}:")[1].split("Macro F")[0]
-        macro_f = said.split(f"Macro F on the test images, in percent, {backbone}:")[1].split("Accuracy")[0]
+        accuracy = output.split(f"Accuracy on the test images, in percent, {backbone}:")[1].split("Macro F")[0]
+        macro_f = output.split(f"Macro F on the test images, in percent, {backbone}:")[1].split("Accuracy")[0]
         for part, mean in ((accuracy, 41.0 + 2 * better), (macro_f, 31.0 + 2 * better)):
             assert "| supervised |" + f" {mean:.1f} ± 1.4 |" * 3 in part
             assert "| svm+network |" + f" {mean + 9:.1f} ± 0.0 |" * 3 in part
-    shown = {name: said.count(f"| {name} |") for name in TRAINED}
+    shown = {name: output.count(f"| {name} |") for name in TRAINED}
     assert {name for name, times in shown.items() if times == 5} == {"supervised", "svm+network"}  # and the settings
     assert sum(shown.values()) == 10  # what was not measured leaves no empty line
-    assert "2 seeds a cell: svm+network, supervised." in said
+    assert "2 seeds a cell: svm+network, supervised." in output
 
 
-def test_the_figure_shows_what_labels_are_worth_beside_the_plain_network(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_figure_shows_the_gain_over_the_supervised_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[tuple[str, list[float]]] = []
     real = Axes.plot
 

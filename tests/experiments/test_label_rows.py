@@ -1,4 +1,4 @@
-"""Features of images as they are: computed once, and again for other images, sizes or networks."""
+"""Features of unaugmented images are cached by images, size and network."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from experiments.label_rows import arguments, plain_features, trained_row, with_views
-from experiments.label_settings import GAME, LONGER, OPTIONS, UNTOLD, choose
+from experiments.label_settings import GAME, LONGER, OPTIONS, WITHOUT_PRIORS, choose
 from torch import Tensor, nn
 
 from entourage.backbones.backbone import Backbone, Preprocessing
@@ -50,12 +50,12 @@ def test_features_are_computed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert module.asked == 3 * asked
 
 
-@pytest.mark.parametrize("told", ["0", "-1", "two", "1.5"])
-def test_a_table_is_made_with_one_seed_or_more(told: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("value", ["0", "-1", "two", "1.5"])
+def test_a_table_is_made_with_one_seed_or_more(value: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert arguments("A table").parse_args(["--seeds", "1"]).seeds == 1
     with pytest.raises(SystemExit, match="2"):
-        arguments("A table").parse_args([f"--seeds={told}"])
-    assert capsys.readouterr().err.splitlines()[-1].endswith(f"argument --seeds: {told!r}: expected 1 or more")
+        arguments("A table").parse_args([f"--seeds={value}"])
+    assert capsys.readouterr().err.splitlines()[-1].endswith(f"argument --seeds: {value!r}: expected 1 or more")
 
 
 def test_what_trains_nothing_keeps_no_views() -> None:
@@ -65,10 +65,10 @@ def test_what_trains_nothing_keeps_no_views() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "rounds", "epochs", "told"), [(GAME, 4, 1, True), (LONGER, 8, 2, True), (UNTOLD, 4, 1, False)]
+    ("name", "rounds", "epochs", "balance"), [(GAME, 4, 1, True), (LONGER, 8, 2, True), (WITHOUT_PRIORS, 4, 1, False)]
 )
 def test_variants_of_the_game_differ_in_one_thing(
-    name: str, rounds: int, epochs: int, told: bool, monkeypatch: pytest.MonkeyPatch
+    name: str, rounds: int, epochs: int, balance: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     codes = np.array([0, 1, -1])
     played: list[Any] = []
@@ -95,5 +95,5 @@ def test_variants_of_the_game_differ_in_one_thing(
     assert (row["accuracy"], row["found"], row["rounds"], row["method"]) == (50, 100, 2, name)
     labeller, options = played[0]
     assert type(labeller).__name__ == "GraphTransduction"
-    assert (options.rounds, options.training.epochs, options.balance) == (rounds, epochs, told)
+    assert (options.rounds, options.training.epochs, options.balance) == (rounds, epochs, balance)
     assert options.training.seed == options.method_options.seed == 7

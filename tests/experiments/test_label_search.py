@@ -1,4 +1,4 @@
-"""The search looks at training images alone, draws its own labels, and is read by the tables."""
+"""The search uses only training images and separate labels, and the tables use its choice."""
 
 from __future__ import annotations
 
@@ -42,15 +42,13 @@ def test_no_table_has_its_seeds() -> None:
     assert HELD_OUT_SEED not in SEEDS
 
 
-def run(monkeypatch: pytest.MonkeyPatch, module: Any, folder: Path, *told: str) -> None:
+def run(monkeypatch: pytest.MonkeyPatch, module: Any, folder: Path, *words: str) -> None:
     monkeypatch.setenv("ENTOURAGE_CACHE", str(folder / "cache"))
-    monkeypatch.setattr(sys, "argv", ["x.py", "--small", "--device", "cpu", "--results", str(folder), *told])
+    monkeypatch.setattr(sys, "argv", ["x.py", "--small", "--device", "cpu", "--results", str(folder), *words])
     module.main()
 
 
-def test_nothing_but_training_images_is_looked_at(
-    images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_training_images_are_used(images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[ImageSet, np.ndarray]] = []
     settings: list[Setting] = []
     real = label_search.prepare
@@ -72,7 +70,7 @@ def test_nothing_but_training_images_is_looked_at(
     assert set(rows) == {key(name, one, 100) for name in ("linear", "supervised") for one in CANDIDATES[name]}
     assert all(set(found) >= {"accuracy", "settings", "method"} for found in rows.values())
 
-    # Once more: all is known, and nothing is looked at. Then a table takes what was chosen.
+    # A second run reads no data. Then a table uses the choice.
     monkeypatch.setattr(label_search, "find_dataset", lambda name: pytest.fail("the data were read again"))
     run(monkeypatch, label_search, tmp_path, "--methods", "linear", "supervised", "--seeds", "1")
     assert (tmp_path / "label_search.md").read_text().count("chosen |") == 2
@@ -104,7 +102,7 @@ def test_labels_are_drawn_by_the_seed_and_a_failure_is_kept(images: ImageSet, mo
     assert np.array_equal(given, sample_labels(Known.labels, LABELS, 101))
 
 
-def test_out_of_time_nothing_is_begun(images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_out_of_time_nothing_is_started(images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(label_search, "find_dataset", lambda name: images)
     monkeypatch.setattr(label_search, "prepare", lambda *given, **named: None)
     run(monkeypatch, label_search, tmp_path, "--methods", "linear", "--minutes", "-1")

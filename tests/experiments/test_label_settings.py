@@ -1,4 +1,4 @@
-"""Every method may have as many settings as any other, and the best of them is what the tables take."""
+"""All methods have as many candidate settings, and the tables use the best of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from experiments.label_settings import (
     NEIGHBOURS,
     OPTIONS,
     TRAINED,
-    UNTOLD,
+    WITHOUT_PRIORS,
     Choice,
     accuracies,
     check_choices,
@@ -46,7 +46,7 @@ def measured(method: str, *by_candidate: list[float | None]) -> Rows:
     }
 
 
-def test_everybody_has_four_settings_and_they_differ() -> None:
+def test_all_methods_have_four_settings_and_they_differ() -> None:
     assert set(CANDIDATES) == set(TRAINED)
     for candidates in CANDIDATES.values():
         assert len(candidates) == 4
@@ -59,7 +59,7 @@ def test_all_that_is_trained_may_choose_among_the_same_learning_rates() -> None:
             assert [settings["learning_rate"] for settings in candidates] == [8e-5, 2e-4, 5e-4, 2e-4]
 
 
-def test_defaults_are_those_of_the_library_and_everybody_makes_as_many_steps() -> None:
+def test_defaults_are_those_of_the_library_and_all_methods_have_as_many_steps() -> None:
     options = AugmentOptions()
     assert replace(options, balance=True, n_neighbors=NEIGHBOURS) == OPTIONS
     game = CANDIDATES[GAME][0]
@@ -67,12 +67,12 @@ def test_defaults_are_those_of_the_library_and_everybody_makes_as_many_steps() -
     assert game["learning_rate"] == options.training.learning_rate
     assert {settings["rounds"] * settings["epochs"] for settings in CANDIDATES[GAME]} == {4}
     for name, method in METHODS.items():
-        usual = dict(CANDIDATES[name][0])
-        assert usual.pop("epochs") == 4
-        usual.pop("learning_rate")
+        default = dict(CANDIDATES[name][0])
+        assert default.pop("epochs") == 4
+        default.pop("learning_rate")
         parameters = inspect.signature(method).parameters
-        defaults = {own: parameters[own].default for own in usual}
-        assert {own: method.default_weight if value is None else value for own, value in defaults.items()} == usual
+        defaults = {own: parameters[own].default for own in default}
+        assert {own: method.default_weight if value is None else value for own, value in defaults.items()} == default
 
 
 def test_the_alternatives_of_the_thesis_are_trained_on_too() -> None:
@@ -116,17 +116,17 @@ def test_what_labels_in_the_games_place_has_the_games_settings_unless_it_was_sea
     assert own["svm+network"] == Choice(CANDIDATES[GAME][1], "as the game")
 
 
-def test_without_a_search_everybody_has_its_default(tmp_path: Path) -> None:
+def test_without_a_search_all_methods_have_their_defaults(tmp_path: Path) -> None:
     choices = read_choices(tmp_path)
     longer = {**CANDIDATES[GAME][0], "rounds": 8, "epochs": 2}
     assert {method: choice.settings for method, choice in choices.items()} == {
         **{method: candidates[0] for method, candidates in CANDIDATES.items()},
         LONGER: longer,
         LARGER: CANDIDATES[GAME][0],
-        UNTOLD: CANDIDATES[GAME][0],
+        WITHOUT_PRIORS: CANDIDATES[GAME][0],
     }
-    said = choices_text(choices, ["vat"])
-    assert said[0] == "Settings, all at their defaults: `python -m experiments.label_search` has not been run:"
+    output = choices_text(choices, ["vat"])
+    assert output[0] == "Settings, all at their defaults: `python -m experiments.label_search` has not been run:"
     assert choices_text(choices, []) == []  # a table without a training has no settings
 
 
@@ -136,19 +136,19 @@ def test_a_search_is_read_from_its_ledger(tmp_path: Path) -> None:
         ledger.add(name, row, 1.0)
     choices = read_choices(tmp_path)
     assert choices["linear"].settings == {"c": 10.0}
-    said = "\n".join(choices_text(choices, ["linear", "vat"]))
-    assert "| pi-model" not in said
-    assert "chosen by `python -m experiments.label_search` on training images of CIFAR-10 that were held out" in said
-    assert "| linear | c 10 | chosen of 4 by 1 seed |" in said
-    assert "| vat | learning rate 8e-05, epochs 4, radius 0.003 | default |" in said
+    output = "\n".join(choices_text(choices, ["linear", "vat"]))
+    assert "| pi-model" not in output
+    assert "chosen by `python -m experiments.label_search` on held-out training images of CIFAR-10" in output
+    assert "| linear | c 10 | chosen of 4 by 1 seed |" in output
+    assert "| vat | learning rate 8e-05, epochs 4, radius 0.003 | default |" in output
 
 
 def test_all_that_was_measured_is_shown_and_what_was_chosen_is_marked() -> None:
-    said = search_text(measured("vat", [60.0, 62.0], [50.0, 50.0], [70.0, 70.0], [30.0, 30.0]))
-    assert "| vat | learning rate 0.0005, epochs 4, radius 0.003 | 70.0 ± 0.0 | chosen |" in said
-    assert "| vat | learning rate 8e-05, epochs 4, radius 0.003 | 61.0 ± 1.4 |  |" in said
-    assert said.count("chosen") == 1
-    assert said.count("\n") == 5
+    output = search_text(measured("vat", [60.0, 62.0], [50.0, 50.0], [70.0, 70.0], [30.0, 30.0]))
+    assert "| vat | learning rate 0.0005, epochs 4, radius 0.003 | 70.0 ± 0.0 | chosen |" in output
+    assert "| vat | learning rate 8e-05, epochs 4, radius 0.003 | 61.0 ± 1.4 |  |" in output
+    assert output.count("chosen") == 1
+    assert output.count("\n") == 5
 
 
 def test_rows_of_other_settings_are_not_added_to(tmp_path: Path) -> None:
@@ -157,5 +157,5 @@ def test_rows_of_other_settings_are_not_added_to(tmp_path: Path) -> None:
     ledger.add("vat/10/0", {"method": "vat", "settings": dict(CANDIDATES["vat"][0])}, 1.0)
     check_choices(ledger, choose({}))
     changed = choose(measured("vat", [1.0], [2.0], [0.0], [0.0]))
-    with pytest.raises(ValueError, match=r"row 'vat/10/0' has learning rate 8e-05, .*now says learning rate 0\.0002"):
+    with pytest.raises(ValueError, match=r"row 'vat/10/0' has learning rate 8e-05, .*expected learning rate 0\.0002"):
         check_choices(ledger, changed)

@@ -1,4 +1,4 @@
-"""Rows are measured once, kept at once and never lost, however many processes there are."""
+"""Rows are measured once, stored at once and never lost, with any number of processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from experiments.ledger import RESULTS, Ledger, _without_folder, command_line, ledger_of, run_name
 
-FORK = get_context("fork")  # see test_claims
+FORK = get_context("fork")  # see test_locks
 KEYS = [f"row/{number}: a" for number in range(30)]
 
 
@@ -63,12 +63,12 @@ def test_a_row_is_found_once_and_kept_with_its_origin(tmp_path: Path, capsys: py
         ({"curves": {"test": [1, 2, 3]}, "empty": None}, "curves: test: 3 values"),
     ],
 )
-def test_a_line_tells_something_of_every_row(
+def test_a_line_summarises_every_row(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], values: dict[str, Any], line: str
 ) -> None:
     Ledger("toy", tmp_path).row("a", lambda: values)
-    said = capsys.readouterr().out
-    assert said.startswith(f"a: {line} ")
+    output = capsys.readouterr().out
+    assert output.startswith(f"a: {line} ")
     Ledger("toy", tmp_path).row("b", lambda: {f"loss {number}": {"seconds": 1.0} for number in range(99)})
     long = capsys.readouterr().out
     assert long.startswith("b: loss 0: seconds 1; loss 1: seconds 1;")
@@ -97,7 +97,7 @@ def test_nothing_is_kept_of_a_row_that_fails(tmp_path: Path) -> None:
     ledger = Ledger("toy", tmp_path)
     with pytest.raises(ZeroDivisionError):
         ledger.row("a", lambda: {"value": 1 / 0})
-    assert ledger.free(["a"]) == ["a"]
+    assert ledger.missing(["a"]) == ["a"]
     assert not (tmp_path / "toy.json").exists()
 
 
@@ -105,24 +105,22 @@ def test_other_settings_are_refused(tmp_path: Path) -> None:
     ledger = Ledger("toy", tmp_path, {"epochs": 5, "sets": ("cub", "cars")})
     ledger.add("a", {}, 1.0)
     Ledger("toy", tmp_path, {"epochs": 5, "sets": ["cub", "cars"]}).add("b", {}, 1.0)
-    with pytest.raises(
-        ValueError, match=r"toy.json was made with epochs 5, now 6; use the same, or move the file away"
-    ):
+    with pytest.raises(ValueError, match=r"toy.json: .*epochs 5, now 6; expected the same settings"):
         Ledger("toy", tmp_path, {"epochs": 6, "sets": ("cub", "cars")})
     Ledger("toy", tmp_path).add("c", {}, 1.0)  # any will do, and they stay
     assert stored(tmp_path)["settings"] == {"epochs": 5, "sets": ["cub", "cars"]}
     assert sorted(stored(tmp_path)["rows"]) == ["a", "b", "c"]
     for nonsense in ("[]", "{", '{"rows": 3}'):
         (tmp_path / "toy.json").write_text(nonsense)
-        with pytest.raises(ValueError, match="holds no results of an experiment"):
+        with pytest.raises(ValueError, match=r"toy.json: not a result file; expected JSON"):
             Ledger("toy", tmp_path)
 
 
-def test_of_deep_settings_only_what_differs_is_told(tmp_path: Path) -> None:
+def test_of_nested_settings_only_differences_are_reported(tmp_path: Path) -> None:
     Ledger("toy", tmp_path, {"recipe": {"size": 32, "loss": {"name": "group", "rounds": 1}}}).add("a", {}, 1.0)
-    with pytest.raises(ValueError, match=r"toy.json was made with recipe.loss.rounds 1, now 2; use the same"):
+    with pytest.raises(ValueError, match=r"toy.json: .*recipe.loss.rounds 1, now 2; expected the same"):
         Ledger("toy", tmp_path, {"recipe": {"size": 32, "loss": {"name": "group", "rounds": 2}}})
-    with pytest.raises(ValueError, match=r"toy.json was made with recipe.loss.sharp 'not set', now None; use the same"):
+    with pytest.raises(ValueError, match=r"toy.json: .*recipe.loss.sharp 'not set', now None; expected the same"):
         Ledger("toy", tmp_path, {"recipe": {"size": 32, "loss": {"name": "group", "rounds": 1, "sharp": None}}})
 
 
@@ -134,29 +132,29 @@ def test_rows_of_others_are_never_lost(tmp_path: Path) -> None:
     one.write_table("A toy", lambda ledger: ", ".join(ledger.rows))
     assert (tmp_path / "toy.md").read_text() == (
         "## A toy\n\na, b\n\n"
-        "`python -m experiments.toy --seeds 2 --runs runs`: 1.5 minutes, all rows added up, on an abacus.\n"
+        "`python -m experiments.toy --seeds 2 --runs runs`: 1.5 minutes, summed over all rows, on an abacus.\n"
     )
     two.add("c", {}, 1.0)
     one.write(".svg", lambda ledger: str(len(ledger.rows)))
     assert (tmp_path / "toy.svg").read_text() == "3"
 
 
-def test_a_row_that_somebody_else_measures_is_none(tmp_path: Path) -> None:
+def test_a_row_that_another_process_measures_is_not_returned(tmp_path: Path) -> None:
     one, two = Ledger("toy", tmp_path), Ledger("toy", tmp_path)
-    assert two.free(["a", "b"]) == ["a", "b"]
+    assert two.missing(["a", "b"]) == ["a", "b"]
 
     def find() -> dict[str, Any]:
         assert two.row("a", lambda: pytest.fail("it is being measured")) is None
-        assert two.free(["a", "b"]) == ["b"]
+        assert two.missing(["a", "b"]) == ["b"]
         return {"value": 1}
 
     row = one.row("a", find)
     assert "a" not in two.rows
     assert two.row("a", lambda: pytest.fail("it has been measured")) == row
-    assert two.free(["a", "b"]) == ["b"]
+    assert two.missing(["a", "b"]) == ["b"]
 
 
-def test_the_rows_of_the_house_are_read_and_stay_as_they_are(tmp_path: Path) -> None:
+def test_stored_rows_are_read_and_stay_unchanged(tmp_path: Path) -> None:
     for path in RESULTS.glob("cluster_*.json"):
         shutil.copy(path, tmp_path)
         before = json.loads(path.read_text())
@@ -169,7 +167,7 @@ def test_the_rows_of_the_house_are_read_and_stay_as_they_are(tmp_path: Path) -> 
 
 
 def work(folder: Path, trace: Path, meeting: Barrier) -> None:
-    """What a process of the toy experiment does; it notes which rows it measures."""
+    """Run the toy experiment in a process and write the measured rows to a trace."""
     ledger = Ledger("toy", folder)
     met = False
 
@@ -183,7 +181,7 @@ def work(folder: Path, trace: Path, meeting: Barrier) -> None:
         return {"pid": os.getpid()}
 
     for key in KEYS:
-        ledger.row(key, partial(measure, key), say=False)
+        ledger.row(key, partial(measure, key), verbose=False)
     ledger.write_table("A toy", lambda ledger: f"{len(ledger.rows)} rows")
 
 
@@ -204,28 +202,28 @@ def test_two_processes_share_the_rows(tmp_path: Path) -> None:
 
 
 def test_the_row_of_a_killed_process_is_free_again(tmp_path: Path) -> None:
-    begun = FORK.Event()
+    started = FORK.Event()
 
     def hang() -> dict[str, Any]:
-        begun.set()
+        started.set()
         signal.pause()
         return {}
 
     def start() -> None:
         ledger = Ledger("toy", tmp_path)
-        ledger.row("a", lambda: {"by": "child"}, say=False)
-        ledger.row("b", hang, say=False)
+        ledger.row("a", lambda: {"by": "child"}, verbose=False)
+        ledger.row("b", hang, verbose=False)
 
     child = FORK.Process(target=start)
     child.start()
-    assert begun.wait(60)
+    assert started.wait(60)
     ledger = Ledger("toy", tmp_path)
     assert ledger.row("b", lambda: pytest.fail("it is being measured")) is None
-    assert ledger.free(["a", "b"]) == []
+    assert ledger.missing(["a", "b"]) == []
     assert child.pid is not None
     os.kill(child.pid, signal.SIGKILL)
     child.join(60)
-    assert ledger.free(["a", "b"]) == ["b"]
+    assert ledger.missing(["a", "b"]) == ["b"]
     row = ledger.row("b", lambda: {"by": "parent"})
     assert row is not None
     assert {key: one["by"] for key, one in stored(tmp_path)["rows"].items()} == {"a": "child", "b": "parent"}
@@ -241,6 +239,6 @@ def test_commands_are_kept_without_folders_and_what_changes_nothing(monkeypatch:
 def test_jobs_of_other_processes_are_left_to_them(tmp_path: Path) -> None:
     done: list[str] = []
     jobs = {name: partial(done.append, name) for name in ("a", "b", "c")}
-    with Ledger("x", tmp_path).claim("all of b"):
-        Ledger("x", tmp_path).work_through(jobs)
+    with Ledger("x", tmp_path).lock("all of b"):
+        Ledger("x", tmp_path).run_jobs(jobs)
     assert done == ["a", "c"]

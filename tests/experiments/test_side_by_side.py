@@ -1,4 +1,4 @@
-"""Work that several processes do on data that all of them see."""
+"""Several processes on shared data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torch import Tensor
 
 
 def note(folder: Path, seen: Tensor, fails: bool = False) -> None:
-    """The first process to come leaves a file and a 1 where all see it, and then fails if that is wanted."""
+    """Mark the first process with a file and a 1 in the shared tensor; it fails with `fails`."""
     try:
         (folder / "first").touch(exist_ok=False)
     except FileExistsError:
@@ -36,13 +36,13 @@ def test_one_worker_works_here(tmp_path: Path) -> None:
 
 def test_processes_share_tensors_and_one_that_fails_stops_no_other(tmp_path: Path) -> None:
     seen = torch.zeros(2)
-    with pytest.raises(RuntimeError, match="1 of 2 processes failed; what the others measured is kept"):
+    with pytest.raises(RuntimeError, match="1 of 2 processes failed"):
         side_by_side(2, note, tmp_path, seen, fails=True)
     assert seen.tolist() == [1, 1]
 
 
 @pytest.mark.parametrize("workers", [0, -1])
-def test_nobody_works_for_nobody(workers: int, tmp_path: Path) -> None:
+def test_the_number_of_workers_is_positive(workers: int, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=f"{workers} workers; expected 1 or more"):
         side_by_side(workers, note, tmp_path, torch.zeros(2))
 

@@ -1,4 +1,4 @@
-"""The rivals on a stand-in of torchvision, and on the real one where it is installed."""
+"""Baselines on a stand-in of torchvision, and on torchvision where it is installed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from experiments.detect_rival_models import (
+from experiments.detect_baseline_models import (
     BASELINES,
     MAX_DETECTIONS,
     MIN_SCORE,
@@ -113,16 +113,16 @@ def test_a_precise_part_keeps_the_shape_of_what_is_given_back() -> None:
     assert one.dtype == two["a"].dtype == torch.float32
 
 
-def test_rivals_have_a_name_and_need_torchvision(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_baselines_have_a_name_and_need_torchvision(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="'yolo' is unknown; expected one of faster-rcnn, retinanet, fcos"):
         make_baseline("yolo", 3)
     monkeypatch.setitem(sys.modules, "torchvision", None)
     monkeypatch.setitem(sys.modules, "torchvision.models.detection", None)
-    with pytest.raises(ValueError, match="torchvision's; expected it to be installed"):
+    with pytest.raises(ValueError, match="torchvision: cannot be imported; expected"):
         make_baseline("fcos", 3)
 
 
-def test_a_torchvision_that_does_not_fit_torch_is_told_in_a_line(
+def test_a_torchvision_that_does_not_fit_torch_is_reported_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "torchvision").mkdir()
@@ -130,12 +130,14 @@ def test_a_torchvision_that_does_not_fit_torch_is_told_in_a_line(
     for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ValueError, match=r"and to fit torch \S+: operator nms does not exist"):
+    with pytest.raises(
+        ValueError, match=r"torchvision: .*expected a version for torch \S+: operator nms does not exist"
+    ):
         need_torchvision()
 
 
 @pytest.mark.parametrize("name", BASELINES)
-def test_the_real_ones_learn_and_look(name: str) -> None:
+def test_torchvision_models_train_and_detect(name: str) -> None:
     pytest.importorskip("torchvision")
     torch.manual_seed(0)
     model = make_baseline(name, 4)

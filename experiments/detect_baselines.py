@@ -1,7 +1,7 @@
-"""torchvision's detectors, trained on the same windows for the same time as the detector of the house.
+"""Training and inference of torchvision's detectors on the windows and in the time of the Deep Watershed Detector.
 
-Used by `experiments.detect_deepscores`; `experiments.detect_rival_models` makes them. Sixteen windows a step, which is
-what the detector learns from, may take 75 gigabytes of a GPU: they are seen in two parts.
+Used by `experiments.detect_deepscores`; `experiments.detect_baseline_models` builds the models. The sixteen windows of
+a step may take 75 GB of GPU memory and are therefore split into two batches with accumulated gradients.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from entourage.detect.training.windows import PagePack, WindowOptions, Windows, 
 from entourage.training import TrainingOptions, train
 from entourage.training.task import Losses
 from entourage.training.time_budget import TRIAL_STEPS, steps_in_budget
-from experiments.detect_rival_models import make_baseline
+from experiments.detect_baseline_models import make_baseline
 
-# torchvision's second versions were trained with AdamW, this decay and 16 images a step, at a third of this rate: they
-# began with weights from ImageNet and had days, here they begin with random ones and have minutes. The rest is the
-# detector's own: as many windows a step, warm-up, cosine, average of the weights.
+# torchvision's v2 models were trained with AdamW, this decay and 16 images per step, at a third of this rate, for days
+# from ImageNet weights; here training takes minutes from random weights. Windows per step, warm-up, cosine schedule and
+# weight averaging are those of the Deep Watershed Detector.
 RATE = 3e-4
 DECAY = 0.05
-MIN_VISIBLE = 2.0  # pixels of a symbol whose centre lies beyond the window
-PARTS = 2  # of the windows of a step, whose gradients are averaged
-CHECKPOINTS = 500  # steps; a rival and what its optimiser knows take half a gigabyte
+MIN_VISIBLE = 2.0  # visible pixels, in each direction, of a symbol whose centre lies outside the window
+PARTS = 2  # batches per step, whose gradients are averaged
+CHECKPOINTS = 500  # steps between checkpoints of half a gigabyte
 
 
 class BaselineLossModule(nn.Module):
-    """A rival as the loop calls it: one batch in, its losses out.
+    """A torchvision detector that maps a batch of windows to its losses.
 
     Args:
-        model: torchvision's.
+        model: the torchvision detector.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -53,11 +53,11 @@ class BaselineLossModule(nn.Module):
         self.model = model
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
-        """The rival's own losses; what the detector of the house is not asked about is paper to a rival."""
+        """Return the losses of the model; ignored regions are painted as paper."""
         height, width = batch.ink.shape[-2:]
         limits = batch.boxes.new_tensor([width, height, width, height])
         boxes = batch.boxes.clamp(min=0).minimum(limits)
-        boxes = torch.cat([boxes[:, :2], torch.maximum(boxes[:, 2:], boxes[:, :2] + 0.2)], 1)  # none is empty
+        boxes = torch.cat([boxes[:, :2], torch.maximum(boxes[:, 2:], boxes[:, :2] + 0.2)], 1)  # no box is empty
         targets = [
             {"boxes": boxes[batch.image == number], "labels": batch.labels[batch.image == number]}
             for number in range(len(batch.ink))
@@ -68,13 +68,13 @@ class BaselineLossModule(nn.Module):
 
 
 class BaselineTask(PageTask[WindowSample]):
-    """A rival on the same windows as the detector of the house.
+    """Training of a torchvision detector on the windows of the Deep Watershed Detector.
 
     Args:
-        model: is trained in place.
-        pack: the pages.
-        recipe: how; windows and views are those of the detector's own training.
-        parts: in how many batches the windows of a step are seen.
+        model: trained in place.
+        pack: training pages.
+        recipe: training recipe; windows and augmentation are those of the Deep Watershed Detector.
+        parts: number of batches into which the windows of a step are split.
     """
 
     def __init__(self, model: nn.Module, pack: PagePack, recipe: Recipe, parts: int = 1) -> None:
@@ -83,12 +83,12 @@ class BaselineTask(PageTask[WindowSample]):
         self._sampler = WindowSampler(pack, recipe.window)
 
     def plan(self, epoch: int) -> Sequence[int]:
-        """The numbers of an epoch's batches."""
+        """Return the indices of the batches of an epoch."""
         batches = self.parts * self.recipe.epoch
         return range(epoch * batches, (epoch + 1) * batches)
 
     def load(self, item: int, rng: np.random.Generator) -> WindowSample:
-        """Draws windows, with the parts of symbols whose centres lie beyond them."""
+        """Sample windows, including the visible parts of symbols whose centres lie outside."""
         window = self.recipe.window
         sample = WindowSample(
             add_truncated_symbols(self._sampler.sample(self.recipe.batch // self.parts, rng), self.pack, window)
@@ -96,7 +96,7 @@ class BaselineTask(PageTask[WindowSample]):
         return cut_on_host(sample, self.pack.pixels, self.device, window.height, window.width)
 
     def loss(self, model: nn.Module, batch: WindowSample, step: int) -> Losses:
-        """The sum of the rival's losses, and each."""
+        """Return the sum of the losses and each of them."""
         window = self.recipe.window
         parts: dict[str, Tensor] = model(
             make_batch(batch, self.pack.pixels, window.height, window.width, self.recipe.degradation)
@@ -104,19 +104,21 @@ class BaselineTask(PageTask[WindowSample]):
         return {"loss": torch.stack(list(parts.values())).sum(), **{n: v.detach() for n, v in parts.items()}}
 
     def config(self) -> dict[str, Any]:
-        """What makes this run this run."""
+        """Return the configuration that a resumed run must match."""
         recipe = json.loads(json.dumps(asdict(self.recipe)))
         baseline = type(_inner(self.model)).__name__
         return {"baseline": baseline, "recipe": recipe, "pages": len(self.pack), "batches a step": self.parts}
 
 
 class BaselineDetector:
-    """A trained rival, whose boxes are turned back, drawn to the ink and rounded as those of the house are.
+    """A trained torchvision detector with the pre- and postprocessing of the Deep Watershed Detector.
+
+    Boxes are mapped back to the page, refined to the ink and rounded.
 
     Args:
-        model: torchvision's.
+        model: the torchvision detector.
         classes: names of its classes.
-        device: where to compute.
+        device: device of the computation.
     """
 
     def __init__(self, model: nn.Module, classes: tuple[str, ...], device: str | torch.device = "auto") -> None:
@@ -126,16 +128,16 @@ class BaselineDetector:
 
     @torch.inference_mode()
     def detect(self, image: NDArray[np.uint8]) -> Detections:
-        """What is on a page, in its pixels."""
+        """Return the detections on a page, in page coordinates."""
         options = InferenceOptions()
         prepared = prepare_page(image, options)
         if prepared.image is None:
             return Detections.empty(self.classes)
         ink = 1 - torch.from_numpy(prepared.image).to(self.device).float() / 255
-        found = {name: value.cpu() for name, value in self.model([ink.expand(3, -1, -1)])[0].items()}
-        named = found["labels"] > 0  # 0 is the background, which some rivals have a score for
-        found = {name: value[named] for name, value in found.items()}
-        return to_page_coordinates(Detections.from_dict(found, self.classes), prepared, options)
+        output = {name: value.cpu() for name, value in self.model([ink.expand(3, -1, -1)])[0].items()}
+        is_symbol = output["labels"] > 0  # 0 is the background, which some models score
+        output = {name: value[is_symbol] for name, value in output.items()}
+        return to_page_coordinates(Detections.from_dict(output, self.classes), prepared, options)
 
 
 def train_baseline(
@@ -147,7 +149,11 @@ def train_baseline(
     device: str = "auto",
     start: nn.Module | None = None,
 ) -> tuple[BaselineDetector, dict[str, Any]]:
-    """Trains a rival for a time, from random weights or from those of `start` that fit, and says how that went."""
+    """Train a torchvision detector for some minutes, from random weights or the matching ones of `start`.
+
+    Returns:
+        The detector, and the steps and seconds of its training.
+    """
     torch.manual_seed(recipe.seed)
     recipe = baseline_recipe(recipe)
     model = make_baseline(name, len(pack.classes))
@@ -177,17 +183,18 @@ def _training_options(recipe: Recipe, parts: int) -> TrainingOptions:
 
 
 def load_matching_weights(model: nn.Module, start: nn.Module) -> None:
-    """Gives a rival what another knows; what has another shape there, as heads for other classes, it keeps."""
-    known = start.state_dict()
-    fits = {name: known[name] for name, own in model.state_dict().items() if known[name].shape == own.shape}
+    """Copy the weights of `start` with equal shapes; heads for other classes keep theirs."""
+    weights = start.state_dict()
+    fits = {name: weights[name] for name, value in model.state_dict().items() if weights[name].shape == value.shape}
     model.load_state_dict(fits, strict=False)
 
 
 def add_truncated_symbols(windows: Windows, pack: PagePack, window: WindowOptions) -> Windows:
-    """The windows with what reaches into them from beyond, which the detector of the house leaves to its neighbours.
+    """Add the visible parts of symbols whose centres lie outside their window.
 
-    A rival is taught boxes, not centres: a staff that is cut off is one in the window too, as far as it can be seen.
-    Slivers of less than two pixels, where there is more of the symbol beyond, are left out.
+    The Deep Watershed Detector is supervised at centres and needs only symbols whose centre is inside; torchvision's
+    detectors are supervised with boxes, so the visible part of a truncated staff is an object as well. Parts of less
+    than two pixels in a direction are left out, unless the symbol itself is as thin.
     """
     pages = np.searchsorted(pack.start, windows.start.numpy())
     size = torch.tensor([window.width, window.height], dtype=torch.float32)
@@ -195,24 +202,24 @@ def add_truncated_symbols(windows: Windows, pack: PagePack, window: WindowOption
     for number, page in enumerate(pages.tolist()):
         rows = slice(int(pack.first[page]), int(pack.first[page + 1]))
         corner, zoom = windows.corner[number].repeat(2), windows.zoom[number].repeat(2)
-        whole = (torch.from_numpy(pack.boxes[rows]) - corner) * zoom  # (n, 4)
-        part = whole.clamp(min=0).minimum(size.repeat(2))
-        centre = (whole[:, :2] + whole[:, 2:]) / 2
-        beyond = ((centre < 0) | (centre >= size)).any(1)
-        enough = ((part[:, 2:] - part[:, :2]) >= (whole[:, 2:] - whole[:, :2]).clamp(max=MIN_VISIBLE) - 1e-3).all(1)
-        kept = beyond & enough
-        boxes.append(part[kept])
-        labels.append(torch.from_numpy(pack.labels[rows])[kept])
-        image.append(torch.full((int(kept.sum()),), number))
+        full = (torch.from_numpy(pack.boxes[rows]) - corner) * zoom  # (n, 4)
+        part = full.clamp(min=0).minimum(size.repeat(2))
+        centre = (full[:, :2] + full[:, 2:]) / 2
+        outside = ((centre < 0) | (centre >= size)).any(1)
+        enough = ((part[:, 2:] - part[:, :2]) >= (full[:, 2:] - full[:, :2]).clamp(max=MIN_VISIBLE) - 1e-3).all(1)
+        added = outside & enough
+        boxes.append(part[added])
+        labels.append(torch.from_numpy(pack.labels[rows])[added])
+        image.append(torch.full((int(added.sum()),), number))
     return replace(windows, boxes=torch.cat(boxes), labels=torch.cat(labels), image=torch.cat(image))
 
 
 def baseline_recipe(recipe: Recipe) -> Recipe:
-    """The recipe of the detector with the optimiser's settings that are usual for the rivals."""
+    """Return the recipe with the optimiser settings of torchvision's detectors."""
     return replace(recipe, optimizer="adamw", learning_rate=RATE, weight_decay=DECAY)
 
 
 def _inner(learner: nn.Module) -> nn.Module:
-    """The rival itself."""
+    """Return the torchvision detector."""
     assert isinstance(learner, BaselineLossModule)
     return learner.model

@@ -1,4 +1,4 @@
-"""A claim is one process's until it is done or dead."""
+"""A lock is held by one process until its block or the process ends."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
-from experiments.claims import BusyError, alone, in_turn, is_claimed, locked
+from experiments.locks import BusyError, exclusive, is_locked, locked, run_until_done
 
 from entourage.runs.directory import lock_path, try_lock
 
@@ -15,35 +15,35 @@ from entourage.runs.directory import lock_path, try_lock
 FORK = get_context("fork")
 
 
-def test_what_is_claimed_is_nobody_elses_until_the_block_ends(tmp_path: Path) -> None:
+def test_what_is_claimed_is_locked_until_the_block_ends(tmp_path: Path) -> None:
     target = tmp_path / "new" / "run"
     with try_lock(target) as mine:
         assert mine
-        assert is_claimed(target)
+        assert is_locked(target)
         with try_lock(target) as again:
             assert not again
-        assert is_claimed(target)  # a claim that was refused takes nothing away
-        with pytest.raises(BusyError, match="run is claimed by another process"), alone(target):
+        assert is_locked(target)  # a claim that was refused takes nothing away
+        with pytest.raises(BusyError, match="run: locked by another process; expected"), exclusive(target):
             pytest.fail("it was not alone")
         with try_lock(target.with_name("other")) as other:
             assert other
-    assert not is_claimed(target)
-    with alone(target):
-        assert is_claimed(target)
+    assert not is_locked(target)
+    with exclusive(target):
+        assert is_locked(target)
     assert list(target.parent.iterdir()) == []
 
 
 def test_a_claim_is_given_back_when_its_block_fails(tmp_path: Path) -> None:
-    with pytest.raises(KeyError), alone(tmp_path / "run"):
+    with pytest.raises(KeyError), exclusive(tmp_path / "run"):
         raise KeyError
-    assert not is_claimed(tmp_path / "run")
+    assert not is_locked(tmp_path / "run")
 
 
 def test_what_a_killed_process_has_left_is_no_claim(tmp_path: Path) -> None:
     lock_path(tmp_path / "run").touch()  # the file is left, its lock is not
-    assert not is_claimed(tmp_path / "run")
-    with alone(tmp_path / "run"):
-        assert is_claimed(tmp_path / "run")
+    assert not is_locked(tmp_path / "run")
+    with exclusive(tmp_path / "run"):
+        assert is_locked(tmp_path / "run")
 
 
 def test_only_one_at_a_time_has_a_claim_or_a_lock(tmp_path: Path) -> None:
@@ -91,8 +91,8 @@ def test_busy_jobs_are_done_when_the_others_are(monkeypatch: pytest.MonkeyPatch)
             raise BusyError
         done.append("b")
 
-    in_turn([needs_a, needs_two_waits, lambda: done.append("c")], pause=7.0)
+    run_until_done([needs_a, needs_two_waits, lambda: done.append("c")], pause=7.0)
     assert done == ["c", "a", "b"]
     assert waits == [7.0, 7.0]
     with pytest.raises(ZeroDivisionError):
-        in_turn([lambda: 1 / 0])
+        run_until_done([lambda: 1 / 0])

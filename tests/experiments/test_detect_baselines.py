@@ -1,4 +1,4 @@
-"""torchvision's detectors as rivals: what they are given, how they are trained, and what they find."""
+"""torchvision's detectors as baselines: targets, training and detections."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from experiments.detect_rivals import (
+from experiments.detect_baselines import (
     DECAY,
     PARTS,
     RATE,
@@ -27,10 +27,10 @@ from entourage.detect.training.task import Recipe, WindowSample, make_batch
 from entourage.detect.training.task import WindowBatch as Batch
 from entourage.detect.training.windows import WindowOptions, WindowSampler, pack_pages
 from entourage.training import TrainingOptions
-from experiments import detect_rivals
+from experiments import detect_baselines
 
 
-def test_a_rival_is_given_boxes_inside_the_window_each_by_its_picture(tmp_path: Path) -> None:
+def test_a_baseline_gets_the_boxes_inside_each_window(tmp_path: Path) -> None:
     _, pack = small_data(tmp_path / "data")
     given: dict[str, list[object]] = {}
 
@@ -53,7 +53,7 @@ def test_a_rival_is_given_boxes_inside_the_window_each_by_its_picture(tmp_path: 
         assert (boxes[:, 2] <= 128.2).all()
 
 
-def test_a_rival_sees_paper_where_the_detector_of_the_house_is_not_asked() -> None:
+def test_ignored_regions_are_paper_for_a_baseline() -> None:
     class Fake(torch.nn.Module):
         def forward(self, pages: list[torch.Tensor], _: object) -> dict[str, torch.Tensor]:
             assert [page.shape for page in pages] == [(3, 8, 8)] * 2
@@ -66,7 +66,7 @@ def test_a_rival_sees_paper_where_the_detector_of_the_house_is_not_asked() -> No
     assert BaselineLossModule(Fake())(batch)["ink"].tolist() == [3 * 64, 3 * 48]
 
 
-def test_a_rival_is_taught_the_parts_of_what_reaches_into_a_window(tmp_path: Path) -> None:
+def test_a_baseline_gets_the_visible_parts_of_truncated_symbols(tmp_path: Path) -> None:
     rows = [
         ("staff", "", 40, 120, 440, 202),
         ("restQuarter", "restQuarter", 96, 60, 116, 116),  # its centre is inside
@@ -85,14 +85,14 @@ def test_a_rival_is_taught_the_parts_of_what_reaches_into_a_window(tmp_path: Pat
     assert [pack.classes[label - 1] for label in parts.labels.tolist()] == [*before, "flag8thUp"]
     assert parts.boxes[-1].tolist() == [0, 10, 5, 25]
     assert parts.image.tolist() == [0, 0]
-    beside = WindowSampler(pack, window).cut(np.array([1]), np.array([[150.0, 20.0]]), np.ones((1, 2)))
-    assert beside.boxes.shape == (0, 4)
-    assert add_truncated_symbols(beside, pack, window).boxes.tolist() == [
+    empty = WindowSampler(pack, window).cut(np.array([1]), np.array([[150.0, 20.0]]), np.ones((1, 2)))
+    assert empty.boxes.shape == (0, 4)
+    assert add_truncated_symbols(empty, pack, window).boxes.tolist() == [
         [0, 40, 70, 64]
     ]  # of the staff, what can be seen
 
 
-def test_a_rival_goes_on_with_what_fits_another_number_of_classes() -> None:
+def test_weights_with_equal_shapes_are_copied_to_another_number_of_classes() -> None:
     torch.manual_seed(0)
     old, new = (torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, classes)) for classes in (5, 2))
     head = new[1].weight.clone()
@@ -101,7 +101,7 @@ def test_a_rival_goes_on_with_what_fits_another_number_of_classes() -> None:
     assert torch.equal(new[1].weight, head)
 
 
-def test_rivals_have_the_detector_s_schedule_and_batch_and_their_own_rate() -> None:
+def test_baselines_have_the_schedule_and_batch_of_the_detector_and_another_rate() -> None:
     own, other = Recipe(), baseline_recipe(Recipe())
     assert (other.batch, other.warmup, other.schedule, other.average) == (own.batch, own.warmup, "cosine", own.average)
     assert (other.learning_rate, other.weight_decay, other.optimizer) == (RATE, DECAY, "adamw")
@@ -109,9 +109,7 @@ def test_rivals_have_the_detector_s_schedule_and_batch_and_their_own_rate() -> N
     assert (options.schedule, options.warmup_steps, options.learning_rate) == ("cosine", 300, RATE)
 
 
-def test_a_rival_is_trained_for_the_time_and_then_looks_at_pages(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_baseline_is_trained_for_the_time_and_detects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, pack = small_data(tmp_path / "data")
 
     class Tiny(torch.nn.Module):
@@ -126,9 +124,9 @@ def test_a_rival_is_trained_for_the_time_and_then_looks_at_pages(
             boxes = torch.tensor([[10.0, 10.0, 20.0, 20.0], [30.0, 10.0, 40.0, 20.0]])
             return [{"boxes": boxes, "labels": torch.tensor([0, 1]), "scores": torch.tensor([0.9, 0.8])}]
 
-    monkeypatch.setattr(detect_rivals, "make_baseline", lambda name, classes: Tiny())
+    monkeypatch.setattr(detect_baselines, "make_baseline", lambda name, classes: Tiny())
     recipe = replace(RECIPE, validation=0, batch=4)
-    baseline, known = detect_rivals.train_baseline("tiny", pack, recipe, 0.005, tmp_path / "run", "cpu")
+    baseline, known = detect_baselines.train_baseline("tiny", pack, recipe, 0.005, tmp_path / "run", "cpu")
     assert known["steps"] >= 2
     assert baseline.model.weight > 0  # type: ignore[operator]
     found = baseline.detect(staff_page())
@@ -141,22 +139,22 @@ def test_windows_that_are_no_multiple_of_the_parts_are_seen_at_once(
     _, pack = small_data(tmp_path / "data")
     seen: list[tuple[int, int]] = []
 
-    def look(task: detect_rivals.BaselineTask, options: TrainingOptions, *_: object, **__: object) -> None:
+    def record(task: detect_baselines.BaselineTask, options: TrainingOptions, *_: object, **__: object) -> None:
         windows = task.load(0, np.random.default_rng(0)).windows
         seen.append((len(windows.start) * options.accumulate, len(task.plan(1)) // options.accumulate))
         raise StopIteration
 
-    monkeypatch.setattr(detect_rivals, "make_baseline", lambda name, classes: torch.nn.Linear(1, 1))
-    monkeypatch.setattr(detect_rivals, "steps_in_budget", lambda *_, **__: 5)
-    monkeypatch.setattr(detect_rivals, "train", look)
+    monkeypatch.setattr(detect_baselines, "make_baseline", lambda name, classes: torch.nn.Linear(1, 1))
+    monkeypatch.setattr(detect_baselines, "steps_in_budget", lambda *_, **__: 5)
+    monkeypatch.setattr(detect_baselines, "train", record)
     for batch in (3, 4):
         recipe = replace(RECIPE, validation=0, batch=batch)
         with pytest.raises(StopIteration):
-            detect_rivals.train_baseline("tiny", pack, recipe, 1.0, tmp_path / str(batch), "cpu")
+            detect_baselines.train_baseline("tiny", pack, recipe, 1.0, tmp_path / str(batch), "cpu")
     assert seen == [(3, RECIPE.epoch), (4, RECIPE.epoch)]  # windows a step, and steps an epoch
 
 
-def test_a_rival_s_boxes_are_put_on_the_page_like_the_house_s_own() -> None:
+def test_boxes_of_a_baseline_are_mapped_to_the_page_and_refined() -> None:
     page = staff_page()
     page[20:29, 100:108] = 0  # a dot above the staff
     exact = [100.0, 20.0, 108.0, 29.0]

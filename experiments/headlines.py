@@ -1,0 +1,193 @@
+"""The main figures of each command, read from results/ for the first page of docs/results.md."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from experiments import cluster_images, cluster_points, cluster_speakers, detect_deepscores, label_cifar10
+from experiments.ledger import Ledger
+from experiments.tables import mean_and_spread
+
+NETWORK = "EfficientNet-Lite1"  # backbone of the rows of label and embed
+PIXELS = 128  # input of the rows of embed
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A figure with the row that it is taken from.
+
+    Attributes:
+        command: the command of the package.
+        figure: measure and value.
+        row: data set, method and protocol.
+        n: number of runs, sets, pages or items behind the figure.
+        reference: a figure for comparison, with its network or protocol if that differs.
+        source: file in results/ whose section has the row.
+    """
+
+    command: str
+    figure: str
+    row: str
+    n: str
+    reference: str
+    source: str
+
+
+def read_headlines(results: Path) -> list[Headline]:
+    """Read the headlines whose files exist.
+
+    Args:
+        results: folder of the results.
+
+    Returns:
+        Headlines in the order label, embed, cluster, engrave, detect.
+
+    Raises:
+        ValueError: a file has no such row.
+    """
+    readers = {
+        "label_cifar10.json": _label_cifar10,
+        "label_fractions.json": _label_fractions,
+        "label_speed.txt": _label_speed,
+        "embed_losses.json": _embed_losses,
+        "embed_metrics.txt": _embed_metrics,
+        "cluster_points.json": _cluster_points,
+        "cluster_images.json": _cluster_images,
+        "cluster_speakers.json": _cluster_speakers,
+        "engrave_corpus.txt": _engrave_corpus,
+        "engrave_truth.txt": _engrave_truth,
+        "engrave_classification.json": _engrave_classification,
+        "detect_deepscores.json": _detect,
+    }
+    return [line for name, read in readers.items() if (results / name).is_file() for line in read(results / name)]
+
+
+def _rows(path: Path, prefix: str) -> list[dict[str, Any]]:
+    rows = [row for key, row in Ledger(path.stem, path.parent).rows.items() if key.startswith(prefix)]
+    if not rows:
+        raise ValueError(f"{path}: no row {prefix!r}; expected one or more")
+    return rows
+
+
+def _find(path: Path, pattern: str) -> tuple[str, ...]:
+    """Return the groups of a pattern in the output of a benchmark."""
+    match = re.search(pattern, path.read_text(encoding="utf-8"))
+    if match is None:
+        raise ValueError(f"{path}: no line {pattern!r}; expected one")
+    return match.groups()
+
+
+def _seeds(rows: list[dict[str, Any]], measure: str, scale: float = 1.0) -> tuple[str, str]:
+    return mean_and_spread([row[measure] for row in rows], scale=scale), f"{len(rows)} seeds"
+
+
+def _label_cifar10(path: Path) -> Iterator[Headline]:
+    value, n = _seeds(_rows(path, "game+network/50/"), "accuracy")
+    row = f"CIFAR-10 with 50 labels, game+network, {NETWORK}; test images"
+    published = label_cifar10.THESIS[50]
+    yield Headline(
+        "label", f"accuracy {value} %", row, n, f"thesis {published} (DenseNet, other labels)", f"{path.stem}.md"
+    )
+
+
+def _label_fractions(path: Path) -> Iterator[Headline]:
+    value, n = _seeds(_rows(path, "efficientnet-lite1/game+network/0.05/"), "accuracy")
+    supervised, _ = _seeds(_rows(path, "efficientnet-lite1/supervised/0.05/"), "accuracy")
+    row = f"Caltech-101 with 5 % labels, game+network, {NETWORK}; test images"
+    yield Headline(
+        "label", f"accuracy {value} %", row, n, f"{supervised} trained on the labels only", f"{path.stem}.md"
+    )
+
+
+def _label_speed(path: Path) -> Iterator[Headline]:
+    seconds, ratio = _find(path, r"n = +100,000 .*game +([\d.]+) s.*ratio ([\d.]+)")
+    row = "Gaussian mixture, game with default settings on a CPU"
+    reference = f"{ratio} times as long: LabelSpreading of scikit-learn"
+    yield Headline("label", f"{seconds} s", row, "100,000 points", reference, path.name)
+
+
+def _embed_losses(path: Path) -> Iterator[Headline]:
+    for dataset, title in (("cub200", "CUB-200-2011"), ("cars196", "Cars-196")):
+        value, n = _seeds(_rows(path, f"{dataset}/group loss, default/seed "), "recall@1", 100)
+        baseline, _ = _seeds(_rows(path, f"{dataset}/soft-triple/seed "), "recall@1", 100)
+        row = f"{title}, default Group Loss, {NETWORK} at {PIXELS} pixels; test classes"
+        reference = f"{baseline} SoftTriple, same network and protocol"
+        yield Headline("embed", f"Recall@1 {value} %", row, n, reference, f"{path.stem}.md")
+
+
+def _embed_metrics(path: Path) -> Iterator[Headline]:
+    n, seconds, memory = _find(path, r"([\d,]+) x \d+: ([\d.]+) s on cpu, peak memory of the process ([\d.]+) GB")
+    row = "synthetic embeddings, all retrieval metrics but NMI, on a CPU"
+    yield Headline("embed", f"{seconds} s, {memory} GB", row, f"{n} embeddings", "", path.name)
+
+
+def _cluster(path: Path, data: str, published: str, n: str) -> Headline:
+    (row,) = _rows(path, "default, seed 0")
+    figure = f"misclassification rate {row['mr']:.3f}"
+    row_text = f"{data}, default attention network; unseen sets, k = 1 to 5 unknown"
+    return Headline("cluster", figure, row_text, n.format(**row), published, f"{path.stem}.md")
+
+
+_SETS = "{sets} sets of {n}, 1 network"
+
+
+def _cluster_points(path: Path) -> Iterator[Headline]:
+    yield _cluster(path, "2D points", f"thesis {cluster_points.PUBLISHED['thesis'][0]} (LSTM, own sets)", _SETS)
+
+
+def _cluster_images(path: Path) -> Iterator[Headline]:
+    yield _cluster(
+        path, "images of COIL-100", f"thesis {cluster_images.PUBLISHED['thesis'][0]} (LSTM, other split)", _SETS
+    )
+
+
+def _cluster_speakers(path: Path) -> Iterator[Headline]:
+    published = cluster_speakers.PUBLISHED["thesis"][0]
+    yield _cluster(path, "speakers of LibriSpeech", f"thesis {published} (LSTM, on TIMIT)", _SETS)
+
+
+def _engrave_corpus(path: Path) -> Iterator[Headline]:
+    scores, pages, symbols, failed = _find(path, r"(\d+) scores, (\d+) pages, (\d+) symbols; (\d+) failed")
+    figure = f"{int(pages):,} pages, {int(symbols):,} symbols, {failed} failures"
+    yield Headline("engrave", figure, "OpenScore Lieder, Verovio, full size", f"{scores} scores", "", path.name)
+
+
+def _engrave_truth(path: Path) -> Iterator[Headline]:
+    share, heads = _find(path, r"onset, duration and pitch[^:]*: ([\d.]+)% of (\d+)")
+    row = "pages of OpenScore Lieder, noteheads with onset, duration and pitch as read by music21"
+    yield Headline("engrave", f"{share} % agree", row, f"{int(heads):,} noteheads", "", path.name)
+
+
+def _engrave_classification(path: Path) -> Iterator[Headline]:
+    rows = _rows(path, "seed ")
+    value = mean_and_spread([row["test"] for row in rows], scale=100)
+    row = f"symbol patches of held-out works, 25 convolutions, {rows[0]['classes']} classes"
+    n = f"{rows[0]['patches']['test']:,} patches, {len(rows)} seed" + "s" * (len(rows) > 1)
+    yield Headline("engrave", f"accuracy {value} %", row, n, "thesis over 98 (other patches)", f"{path.stem}.md")
+
+
+def _detect(path: Path) -> Iterator[Headline]:
+    published = detect_deepscores.PUBLISHED["thesis, DWD with ResNet"]
+    for test, data, protocol, reference in (
+        ("clean, v1", "synthetic pages", "held-out works, V1 classes", f"{published[0]} (ResNet, DeepScores)"),
+        (
+            "scan, v1",
+            "simulated scans",
+            "held-out works, V1 classes",
+            f"{published[1]} (ResNet, printed and scanned pages)",
+        ),
+        (
+            detect_deepscores.HANDWRITTEN,
+            "MUSCIMA++ 2.0",
+            "test pages, fine-tuned",
+            f"{published[2]} (ResNet, other split)",
+        ),
+    ):
+        (row,) = _rows(path, f"{detect_deepscores.SHIPPED}: {test}")
+        text = f"{data}, shipped small Deep Watershed Detector; {protocol}, {len(row['classes'])} classes"
+        n = f"{row['pages']} pages, {row['objects']:,} objects"
+        yield Headline("detect", f"mAP {100 * row['mAP']:.1f} %", text, n, f"thesis {reference}", f"{path.stem}.md")
