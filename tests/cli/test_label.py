@@ -127,7 +127,7 @@ def test_only_the_main_process_writes(images: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize(
     ("classifier", "reason"),
-    [("images", "folder"), ("labels.csv", "safetensors"), ("gone", "no such file")],
+    [("images", "folder"), ("labels.csv", "damaged"), ("gone", "no such file")],
 )
 def test_invalid_classifier_files_raise(images: Path, classifier: str, reason: str) -> None:
     path = images.parent / classifier
