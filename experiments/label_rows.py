@@ -118,7 +118,7 @@ def prepare(
         features = [plain_features(replace(network, preprocessing=preprocessing), one, torch_device) for one in live]
     labels, test_labels = (images.labels[pixels.indices][rows] for rows in parts)
     classes = len(images.class_names)
-    return Setting(backbone, views[0], views[1], labels, test_labels, classes, *features, torch_device)
+    return Setting(backbone, views[0], views[1], labels, test_labels, classes, features[0], features[1], torch_device)
 
 
 def plain_features(backbone: Backbone, images: LiveViews, device: torch.device) -> Tensor:
