@@ -79,7 +79,7 @@ class _Subsets:
 
 
 def to_partition(prediction: SetPrediction, k: int | None = None) -> Partition:
-    """Return the partition of a single set for k clusters; None for the most probable k."""
+    """Return the partition of a single set for k clusters; if k is None, for the most probable number."""
     count = prediction.count[0].double().exp().cpu().numpy()
     best = k or 1 + int(count.argmax())
     return Partition(prediction.assignment[0, :, best - 1, :best].double().cpu().numpy(), count)

@@ -4,7 +4,7 @@ Both label (chapter 3) and embed (chapter 4) are a game in which each node of th
 set, or a sample of a mini-batch. Row i of X is the mixed strategy of player i, a distribution over labels. W holds the
 similarities, S the similarities of labels. One iteration is
 
-    Pi = W X S,    x_ih <- x_ih pi_ih / sum_l x_il pi_il    (thesis, eq. RD of chapter 3, eq. rd of chapter 4).
+    Pi = W X S^T,    x_ih <- x_ih pi_ih / sum_l x_il pi_il    (thesis, eq. RD of chapter 3, eq. rd of chapter 4).
 
 For symmetric non-negative W and S, the Baum-Eagon inequality guarantees that no iteration decreases the consistency
 F(X) = sum_ij w_ij x_i S x_j. The dynamics therefore needs no step size.
@@ -39,7 +39,9 @@ class ReplicatorResult:
 
 
 def payoffs(w: Tensor, x: Tensor, class_similarity: Tensor | None = None) -> Tensor:
-    """Compute the payoff of each label for each node: Pi = W X S (thesis, eq. pi), with partial payoffs A_ij = w_ij S.
+    """Compute the payoff of each label for each node: Pi = W X S^T (thesis, eq. pi).
+
+    The partial payoffs are A_ij = w_ij S.
 
     Args:
         w: similarities of q nodes to n nodes, shape (q, n), dense or sparse CSR.

@@ -229,7 +229,7 @@ class EMATask(Task[Item, Batch]):
         return {} if self.average is None else {f"{_AVERAGE}{k}": value for k, value in self.average.state().items()}
 
     def load_extra_state(self, state: Mapping[str, Tensor]) -> None:
-        """Restore the average.
+        """Restore the running average of the weights.
 
         Raises:
             ValueError: the state contains other tensors, or an average that this task lacks.

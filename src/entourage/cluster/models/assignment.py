@@ -1,8 +1,9 @@
 """From codes to clusters: greedy selection of seeds, P(k) from the seeds, soft k-means; and the networks' output type.
 
-The next seed is the item with the largest cluster that no earlier seed explains. The probability of a further cluster
-is computed from the same features for every seed, so P(k) is a chain of conditional probabilities and needs no
-parameters that depend on k. Since seeds are items, the result does not depend on the order of the items.
+Each seed is the item with the largest expected number of cluster members that are not assigned to earlier seeds. The
+probability of a further cluster is computed from the same features for every seed, so P(k) is a chain of conditional
+probabilities and needs no parameters that depend on k. Since seeds are items, the result does not depend on the order
+of the items.
 """
 
 from __future__ import annotations
@@ -180,7 +181,7 @@ class SetPrediction:
         return weighted @ weighted.transpose(1, 2)
 
     def clusters(self, k: Tensor | None = None) -> Tensor:
-        """Return the cluster of each item, shape (b, n), for k, shape (b,); None for the most probable k."""
+        """Return the cluster of each item, shape (b, n), for k, shape (b,); if k is None, for the most probable k."""
         best = self.count.argmax(-1) + 1 if k is None else k
         chosen = self.assignment[torch.arange(len(best), device=best.device), :, best - 1]  # (b, n, k_max)
         return chosen.argmax(-1)

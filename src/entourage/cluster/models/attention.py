@@ -4,10 +4,11 @@ The network is equivariant to permutations of the items. Cluster numbers are arb
 items, see `assignment`. Therefore no parameter depends on k_max, and a network supports more clusters than it was
 trained with.
 
-Attention has a bias from features of pairs. Log distances are given in three units: as they are; relative to either
-item's nearest neighbours, so that they are comparable in dense and sparse clusters; and relative to the distance that
-contains an eighth of the set, so that they do not depend on the number of items. Pairs of points also have features of
-direction: whether one point lies along the local direction of the other's neighbours. They separate touching moons.
+Attention has a bias from features of pairs. Log distances are given with three scalings: unscaled; relative to the
+nearest neighbours of either item, so that they are comparable in dense and sparse clusters; and relative to the radius
+that contains an eighth of the set, so that they do not depend on the number of items. Pairs of points also have
+features of direction: whether one point lies along the local direction of the other's neighbours. They separate
+touching moons.
 """
 
 from __future__ import annotations
@@ -187,7 +188,7 @@ class AttentionNetwork(nn.Module):
         return SetPrediction(count_log_probabilities(scores), assignment, code, distance)
 
     def project(self) -> None:
-        """Project the matrix of the metric block to positive semidefinite matrices."""
+        """Project the matrix of the metric block onto the cone of positive semidefinite matrices."""
         if self.metric is not None:
             self.metric.project()
 

@@ -94,7 +94,7 @@ class LSTMNetwork(nn.Module):
         return square.softmax(-1)
 
     def project(self) -> None:
-        """Project the matrix of the metric block to positive semidefinite matrices."""
+        """Project the matrix of the metric block onto the cone of positive semidefinite matrices."""
         if self.metric is not None:
             self.metric.project()
 

@@ -22,7 +22,7 @@ INITIAL_SCALE = 0.1  # of the learned part of step lengths, so that initial leng
 
 
 class MinimaxPaths(nn.Module):
-    """Minimax distances under several learned step lengths.
+    """Minimax distances of all pairs of items, one for each of several learned step lengths.
 
     Args:
         features: number of features of a pair; the first is the log distance.

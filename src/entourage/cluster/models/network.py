@@ -71,7 +71,7 @@ class ClusterNetwork(nn.Module):
         return prediction
 
     def project(self) -> None:
-        """Project the metric, if any, to positive semidefinite matrices; to be called after every training step."""
+        """Project the metric, if any, onto the positive semidefinite matrices; call it after every training step."""
         self.clustering.project()
 
 

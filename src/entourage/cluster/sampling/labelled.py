@@ -120,7 +120,7 @@ class LabelledSampler:
         return shuffled(Episode.of_labels(x, labels), generator)
 
     def pair_prior(self, n: int, k_max: int | None = None) -> float:
-        """Return phi, exactly: cluster sizes are `min_cluster_size` plus a binomial share of the other items."""
+        """Return the exact phi: cluster sizes are `min_cluster_size` plus a binomial number of the other items."""
         counts = range(self.k_min, self._check_k_max(n, k_max) + 1)
         return sum(expected_pairs(k, n, self.min_cluster_size) for k in counts) / len(counts) / (n * (n - 1))
 

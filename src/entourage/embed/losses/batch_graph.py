@@ -68,7 +68,7 @@ class CrossBatchMemory:
             self._batches = deque(self._batches, maxlen=num_batches)
 
     def clear(self) -> None:
-        """Remove all batches; required before training on other data or another network."""
+        """Remove all stored batches; required before training on other data or another network."""
         self._batches.clear()
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -87,7 +87,7 @@ class CrossBatchMemory:
 
 
 def similarity_inputs(embeddings: Tensor, options: GroupLossOptions) -> Tensor:
-    """Return rows whose products are similarities, shape (n, d); for a Gaussian kernel, the embeddings themselves."""
+    """Return rows whose inner products are the similarities, shape (n, d); for a Gaussian kernel, the embeddings."""
     if options.similarity == "gaussian":
         return embeddings
     return normalize_rows(center_rows(embeddings) if options.similarity == "pearson" else embeddings)

@@ -160,7 +160,7 @@ class EmbeddingTask(EMATask[Rows, ImageBatch]):
             model.loss.memory.limit(len(self.sampler) // 4)
 
     def plan(self, epoch: int) -> Sequence[Rows]:
-        """Return indices of training rows per batch: class-balanced for the loss, shuffled for the classification."""
+        """Return the training rows of each batch: class-balanced in a metric stage, shuffled in a classification stage."""
         epoch += self.epochs_before
         if self.stage.task == "metric":
             return self.sampler.plan(epoch)

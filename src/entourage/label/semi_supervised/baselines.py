@@ -41,10 +41,10 @@ from entourage.label.transduction import GraphTransduction
 
 
 class Supervised(SemiSupervisedMethod):
-    """Cross-entropy on the labelled images; the others are not loaded ("CNN" in the thesis' tables)."""
+    """Supervised training: cross-entropy on the labelled images only ("CNN" in the thesis' tables)."""
 
     def plan(self, epoch: int) -> Sequence[tuple[Rows, Rows]]:
-        """Return as many batches as the other methods, of labelled images only."""
+        """Return the same number of batches as the other methods, with labelled images only."""
         return [(labelled, rows[:0]) for labelled, rows in super().plan(epoch)]
 
     def unlabelled_views(self, batch: Batch) -> Sequence[Tensor]:
@@ -78,7 +78,7 @@ class MeanTeacher(WeightedMethod):
     default_weight = 10.0
 
     def unlabelled_views(self, batch: Batch) -> Sequence[Tensor]:
-        """Return one weak view; the teacher receives another one."""
+        """Return one weak view of each image; the averaged network (teacher) receives another weak view."""
         return (self.views.weak(batch.unlabelled),)
 
     def unlabelled_loss(self, logits: Sequence[Tensor], batch: Batch, step: int) -> Tensor:

@@ -1,6 +1,6 @@
 """Training on the pseudo-labels of a graph: alone (thesis, chapter 3), or combined with the network's predictions.
 
-A graph and a network make different mistakes: the graph has the similarities of images, the network has learned
+A graph and a network make different errors: the graph compares images as they are, while the network has learned
 invariances from many views. `GraphConsistency` therefore multiplies their distributions, and weights an image by the
 confidence of the product.
 """
@@ -144,7 +144,7 @@ class GraphConsistency(SemiSupervisedMethod):
         self.class_priors = None if self.class_priors is None else self.class_priors.to(device)
 
     def unlabelled_views(self, batch: Batch) -> Sequence[Tensor]:
-        """Return one strong view; the teacher receives a weak one."""
+        """Return one strong view of each image; the averaged network (teacher) receives a weak view."""
         return (self.views.strong(batch.unlabelled),)
 
     def unlabelled_loss(self, logits: Sequence[Tensor], batch: Batch, step: int) -> Tensor:
@@ -174,7 +174,7 @@ class GraphConsistency(SemiSupervisedMethod):
         return {**super().extra_state(), "mean_prediction": self.mean_prediction}
 
     def load_extra_state(self, state: Mapping[str, Tensor]) -> None:
-        """Restore both."""
+        """Restore the averaged network and the running mean of predictions."""
         self.mean_prediction = state["mean_prediction"].to(self.mean_prediction.device)
         super().load_extra_state({name: value for name, value in state.items() if name != "mean_prediction"})
 
@@ -190,7 +190,7 @@ class GraphConsistency(SemiSupervisedMethod):
 
 
 def _mean_over_processes(mean: Tensor) -> Tensor:
-    """Average over all processes, so that all of them train with, and the checkpoint stores, the same value."""
+    """Average over all processes, so that all processes use the same value, which the checkpoint stores."""
     if not dist.is_initialized() or dist.get_world_size() == 1:
         return mean
     total = mean.contiguous()

@@ -143,7 +143,7 @@ class SemiSupervisedMethod(EMATask[tuple[Rows, Rows], Batch]):
         return min(n, self.options.unlabelled_batch, max(MIN_BATCH_SIZE, n // 8))
 
     def load(self, item: tuple[Rows, Rows], rng: np.random.Generator) -> Batch:
-        """Return the indices of the batch; views are computed or cached on the device."""
+        """Return the indices and labels of the batch without pixels: views are made from the indices on the device."""
         labelled, unlabelled = item
         return Batch(
             torch.from_numpy(labelled), torch.from_numpy(self.data.codes[labelled]), torch.from_numpy(unlabelled)

@@ -15,7 +15,7 @@ BATCH_NORM_MOMENTUM = 0.1
 
 
 class ImageNetwork(nn.Module):
-    """A body with a linear head: images, or activations of a frozen stem, to logits.
+    """Network with a linear head: it maps images, or the activations of a frozen stem, to logits.
 
     Args:
         body: inputs (b, ...) to features (b, dim).

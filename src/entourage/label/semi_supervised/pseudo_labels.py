@@ -62,7 +62,7 @@ class PseudoLabels:
             raise ValueError(f"pseudo_labels: has distributions of shape {self.distributions.shape} for {expected}")
 
     def digest(self) -> str:
-        """Return a digest of labels and game, without confidences, whose last digits depend on the machine."""
+        """Return a digest of labels and game, not of confidences: their last digits depend on the machine."""
         return hashlib.blake2b(self.codes.tobytes() + self.game_digest.encode(), digest_size=8).hexdigest()
 
     def soft_targets(self) -> torch.Tensor:
@@ -230,7 +230,7 @@ def is_significantly_lower(accuracy: float, reference: float, n_labels: int) -> 
 
 
 def _assign_folds(codes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the fold in which each label is hidden, -1 for never; each class always has a label that is not hidden."""
+    """Return the cross-validation fold of each label; -1 for labels that are never hidden, one per class or more."""
     fold = np.full(len(codes), -1)
     for label in np.unique(codes[codes >= 0]):
         members = np.random.default_rng([int(label), 0]).permutation(np.flatnonzero(codes == label))

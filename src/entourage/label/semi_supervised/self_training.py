@@ -161,7 +161,7 @@ def self_train(
 def _make_method(
     network: ImageNetwork, data: SemiSupervisedData, labels: PseudoLabels, options: AugmentOptions, number: int
 ) -> tuple[SemiSupervisedMethod, TrainingOptions]:
-    """Return the task and the training options of a round; both warm-ups are shorter in short rounds."""
+    """Return the task and the training options of a round; short rounds have shorter warm-ups."""
     method_options = replace(options.method_options, seed=options.method_options.seed + number)
     task: SemiSupervisedMethod
     if options.method == "consistency":

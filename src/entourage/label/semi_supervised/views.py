@@ -72,7 +72,7 @@ class Views(Protocol):
         ...
 
     def unaugmented(self, rows: Tensor, flipped: bool = False) -> Tensor:
-        """Return the images without augmentation, or their mirror images, as inputs of the network, (b, ...)."""
+        """Return the unaugmented images, or their mirror images, as inputs of the network, shape (b, ...)."""
         ...
 
     def weak(self, rows: Tensor) -> Tensor:
@@ -199,7 +199,7 @@ class ViewCacheFile:
 
 
 def _allocate_file(path: Path, size: int) -> None:
-    """Create a file of a size in place of an old one, which processes that have mapped it can still read."""
+    """Create a file of the given size in place of an old one; processes that have mapped that can still read it."""
     try:
         path.unlink(missing_ok=True)  # first, so that the disk never holds both
         with atomic_path(path) as temporary, temporary.open("wb") as stream:
@@ -354,7 +354,7 @@ class _MemoryBuffer:
 def _allocate_views(
     shape: tuple[int, ...], device: torch.device, file: Path | None, origin: str
 ) -> ViewCacheFile | _MemoryBuffer:
-    """Allocate space for all views: on the GPU if they fit, otherwise in the file, without a file in memory."""
+    """Allocate space for all views: on the GPU if they fit, otherwise in the file, or in memory if there is no file."""
     fits = fits_on_device(device, torch.bfloat16.itemsize * math.prod(shape))
     if file is not None and not fits:
         return ViewCacheFile(file, origin, shape)
