@@ -34,7 +34,7 @@ class Partition:
 
     Attributes:
         probabilities: probability of each cluster for each item, shape (n, k), rows sum to 1; k is the requested
-            number of clusters, or the most probable one.
+            number of clusters, or the most probable one. Of several subsets, clusters without any item are removed.
         count: P(k), shape (k_max,); the mean over all subsets.
         n_subsets: number of subsets.
     """
@@ -101,6 +101,9 @@ def cluster_in_subsets(
         The partition. Costs n / (set_size / 2) runs of the network, up to three times this number if clusters have no
         core items, and one more run for each subset that was evaluated for another k than the final one. If n exceeds
         set_size, all sets have set_size items: the last one is filled up with items of the first subset.
+
+    Raises:
+        ValueError: set_size is less than 4 and less than n.
     """
     if n <= set_size:
         return to_partition(predict(np.arange(n)), k)

@@ -55,7 +55,7 @@ def enumerated_prior(sampler: PointSampler, n: int) -> float:
 
 
 @pytest.mark.parametrize(("k_max", "n"), [(1, 2), (2, 5), (3, 8), (5, 7), (5, 11)])
-def test_phi_is_exact(k_max: int, n: int) -> None:
+def test_pair_prior_is_exact(k_max: int, n: int) -> None:
     sampler = PointSampler(k_max)
     assert math.isclose(sampler.pair_prior(n), enumerated_prior(sampler, n), rel_tol=1e-12)
 

@@ -21,7 +21,7 @@ def test_batch_similarity_equals_the_functions_of_game(name: str, similarity: ob
     x = normal(12, 5)
     graph = batch_similarity(x, 3, GroupLossOptions(similarity=name, zero_diagonal=False))  # type: ignore[arg-type]
     torch.testing.assert_close(graph.w, clamp(similarity(x)))  # type: ignore[operator]
-    assert graph.field is None
+    assert graph.fixed_payoffs is None
 
 
 @pytest.mark.parametrize(("negatives", "remove_negatives"), [("clamp", clamp), ("shift", shift)])
@@ -39,10 +39,10 @@ def test_sharpness_is_the_power_of_all_similarities(negatives: str) -> None:
     plain = GroupLossOptions(negatives=negatives, class_players=2.0)  # type: ignore[arg-type]
     before, after = (batch_similarity(x, 3, replace(plain, sharpness=power), vectors) for power in (1.0, 3.0))
     torch.testing.assert_close(after.w, before.w**3)
-    assert before.field is not None
-    assert after.field is not None
+    assert before.fixed_payoffs is not None
+    assert after.fixed_payoffs is not None
     torch.testing.assert_close(
-        after.field, 2 * (before.field / 2) ** 3
+        after.fixed_payoffs, 2 * (before.fixed_payoffs / 2) ** 3
     )  # the weight of the class vectors is applied after the power
 
 
@@ -57,12 +57,12 @@ def test_labelled_nodes_support_their_label(similarity: str, negatives: str) -> 
     # The bandwidth of the Gaussian depends on the batch only.
     raw = pearson(together)[:10] if similarity == "pearson" else gaussian(x, y=together)
     w = (raw - raw.min().clamp_max(0)) if negatives == "shift" else raw.clamp_min(0)
-    field = np.zeros((10, 3))
+    payoffs = np.zeros((10, 3))
     for i in range(10):
         for label in range(3):
-            field[i, label] = 2.5 * w[i, 10 + label] + sum(w[i, 13 + j] for j in range(4) if old_labels[j] == label)
-    assert graph.field is not None
-    torch.testing.assert_close(graph.field, torch.from_numpy(field))
+            payoffs[i, label] = 2.5 * w[i, 10 + label] + sum(w[i, 13 + j] for j in range(4) if old_labels[j] == label)
+    assert graph.fixed_payoffs is not None
+    torch.testing.assert_close(graph.fixed_payoffs, torch.from_numpy(payoffs))
     torch.testing.assert_close(graph.w, w[:, :10].clone().fill_diagonal_(0))
 
 
@@ -70,7 +70,7 @@ def test_class_vectors_and_earlier_batches_are_independent() -> None:
     x, vectors, old = normal(10, 6), normal(3, 6, seed=1), LabelledNodes(normal(2, 6, seed=2), torch.tensor([1, 0]))
     options = GroupLossOptions(class_players=1.0)
     both, one, other = (
-        batch_similarity(x, 3, options, v, o).field for v, o in ((vectors, old), (vectors, None), (None, old))
+        batch_similarity(x, 3, options, v, o).fixed_payoffs for v, o in ((vectors, old), (vectors, None), (None, old))
     )
     assert both is not None
     assert one is not None
@@ -86,9 +86,9 @@ def test_gradients_reach_class_vectors_but_not_the_memory() -> None:
     stored = memory.nodes("cpu")
     assert stored is not None
     assert not stored.inputs.requires_grad
-    field = batch_similarity(x, 3, GroupLossOptions(class_players=1.0), vectors, stored).field
-    assert field is not None
-    (slope,) = torch.autograd.grad(field.sum(), vectors)
+    payoffs = batch_similarity(x, 3, GroupLossOptions(class_players=1.0), vectors, stored).fixed_payoffs
+    assert payoffs is not None
+    (slope,) = torch.autograd.grad(payoffs.sum(), vectors)
     assert slope.abs().sum() > 0
 
 

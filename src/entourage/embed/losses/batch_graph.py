@@ -23,12 +23,12 @@ class BatchGraph:
 
     Attributes:
         w: similarities between the samples of the batch, shape (n, n), non-negative.
-        field: payoffs by labelled nodes outside the batch, shape (n, m), non-negative; None without such nodes.
+        fixed_payoffs: payoffs by labelled nodes outside the batch, shape (n, m), non-negative; None without such nodes.
         inputs: result of `similarity_inputs` for the batch, shape (n, d).
     """
 
     w: Tensor
-    field: Tensor | None
+    fixed_payoffs: Tensor | None
     inputs: Tensor
 
 
@@ -123,17 +123,17 @@ def batch_similarity(
     w = clamp(w) if options.negatives == "clamp" else shift(w)  # one shift for all blocks
     if options.sharpness != 1:
         w = w.pow(options.sharpness)
-    field = None
+    fixed_payoffs = None
     if class_vectors is not None:
-        field = options.class_players * w[:, n : n + num_classes]  # (n, m), column h is the class vector of label h
+        fixed_payoffs = options.class_players * w[:, n : n + num_classes]  # (n, m), column h: class vector h
     if earlier is not None:
         # A product, because sums by `index_add` have no fixed order on a GPU and would differ in the last digit.
-        memory_field = w[:, -len(earlier.labels) :] @ F.one_hot(earlier.labels.long(), num_classes).to(w)  # (n, m)
-        field = memory_field if field is None else field + memory_field
+        memory_payoffs = w[:, -len(earlier.labels) :] @ F.one_hot(earlier.labels.long(), num_classes).to(w)  # (n, m)
+        fixed_payoffs = memory_payoffs if fixed_payoffs is None else fixed_payoffs + memory_payoffs
     w = w[:, :n]
     if options.zero_diagonal:
         w = w.masked_fill(torch.eye(n, dtype=torch.bool, device=w.device), 0)
-    return BatchGraph(w, field, inputs)
+    return BatchGraph(w, fixed_payoffs, inputs)
 
 
 def _similarity(inputs: Tensor, others: Tensor | None, options: GroupLossOptions) -> Tensor:

@@ -301,7 +301,7 @@ def refine_labels(
     prior = torch.log_softmax(logits / options.temperature, dim=1)  # (n, m)
     log_one_hot = torch.full_like(prior, -math.inf).scatter(1, labels[:, None], 0)  # (n, m)
     log_x = torch.where(anchors[:, None], log_one_hot, prior)
-    return log_replicator(graph.w, log_x, fixed_payoffs=graph.field, n_iter=options.iterations)
+    return log_replicator(graph.w, log_x, fixed_payoffs=graph.fixed_payoffs, n_iter=options.iterations)
 
 
 def _dynamics_loss(log_x: Tensor, labels: Tensor, free: Tensor, options: GroupLossOptions) -> Tensor:

@@ -160,7 +160,7 @@ class EmbeddingTask(EMATask[Rows, ImageBatch]):
             model.loss.memory.limit(len(self.sampler) // 4)
 
     def plan(self, epoch: int) -> Sequence[Rows]:
-        """Return the training rows of each batch: class-balanced in a metric stage, shuffled in a classification stage."""
+        """Return the rows of each batch: class-balanced in metric stages, shuffled in classification stages."""
         epoch += self.epochs_before
         if self.stage.task == "metric":
             return self.sampler.plan(epoch)

@@ -128,7 +128,7 @@ class GraphConsistency(SemiSupervisedMethod):
         pseudo_labels.check(len(data), data.n_classes)
         if class_priors is not None and (class_priors.shape != (data.n_classes,) or not (class_priors > 0).all()):
             raise ValueError(
-                f"class_priors is {class_priors.tolist()}; expected {data.n_classes} numbers above 0, one a class"
+                f"class_priors is {class_priors.tolist()}; expected {data.n_classes} numbers above 0, one per class"
             )
         self.warmup_steps = warmup_steps
         self.labels_digest = pseudo_labels.digest()
