@@ -37,6 +37,7 @@ def test_archive_is_opened_once_and_read_in_member_order(tmp_path: Path, reads: 
     path = tmp_path / kind
     archive = zipped(path, members) if kind == "x.zip" else tarred(path, members, "w:gz")
     found = find_scores([archive])
+    reads.clear()
     assert [(file.name, file.member_index) for file in found] == [("a", 2), *((name, 1) for name in NAMES), ("b", 0)]
     with ScoreReader() as reader:
         read = {file.name: reader.read(file) for file in sorted(found, key=lambda file: file.member_index)}

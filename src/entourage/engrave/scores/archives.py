@@ -13,7 +13,7 @@ import weakref
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import islice
@@ -26,6 +26,7 @@ SCORE_SUFFIXES = (".xml", ".musicxml", ".mxl", ".mei", ".abc", ".krn")
 _TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 MAX_SCORE_BYTES = 64 * 2**20  # the largest orchestral scores are about 40 MB of MusicXML
 MAX_MEMBERS = 500_000
+# Errors of unreadable files and archives; `zipfile` raises RuntimeError for encrypted members.
 _UNREADABLE = (OSError, EOFError, zipfile.BadZipFile, tarfile.TarError, lzma.LZMAError, zlib.error, RuntimeError)
 T = TypeVar("T")
 
@@ -49,6 +50,13 @@ class OpenArchive:
         """Return whether this is the archive at `path` and the file has not been replaced since it was opened."""
         return path == self._path and _file_state(path) == self._file_state
 
+    def file_names(self) -> list[str]:
+        """Return the names of the regular files in the archive, in its order."""
+        if isinstance(self._archive, zipfile.ZipFile):
+            infos = _limited(self._archive.infolist(), "files", self._path)
+            return [info.filename for info in infos if not info.is_dir()]
+        return [info.name for info in _limited(self._archive, "files", self._path) if info.isfile()]
+
     def open(self, member: str) -> IO[bytes] | None:
         """Return the stream of a member, or None if it is not a regular file.
 
@@ -64,18 +72,18 @@ class OpenArchive:
 
     @cached_property
     def _tar_members(self) -> dict[str, tarfile.TarInfo]:
-        """The members of a tar by name, the last of equal names. `tarfile` would search its list for every name."""
+        """Members of a tar by name, the last of equal names; `tarfile` would search its list for every name."""
         return {info.name: info for info in self._archive} if isinstance(self._archive, tarfile.TarFile) else {}
 
 
 def _file_state(path: Path) -> tuple[int, int, int]:
-    """Return inode, size and modification time."""
+    """Return inode, size and modification time of a file, which differ after it has been replaced."""
     status = path.stat()
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 class _ScoreEntry(NamedTuple):
-    """A score without a unique name: `name` and `suffix` are joined to one."""
+    """A score before it has a unique name, which `_assign_names` forms from `name` and `suffix`."""
 
     name: str
     suffix: str
@@ -111,7 +119,7 @@ class ScoreFile:
 def find_scores(sources: Iterable[str | Path], exclude: Path | None = None) -> list[ScoreFile]:
     """List the scores in files, folders (at any depth) and archives (.zip, .tar, compressed or not).
 
-    Each tune of an ABC file with several is a score of its own. It is named NAME-X12 after its `X:` field.
+    Each tune of an ABC file with several tunes is a separate score, named NAME-X12 after its `X:` field.
 
     Args:
         sources: files, folders and archives. A file that is listed here may have any suffix; hidden files and folders
@@ -157,7 +165,7 @@ class ScoreReader:
 
     def __init__(self) -> None:
         self._archive: OpenArchive | None = None
-        self._last = ("", b"")  # name and bytes of the last member: its tunes and fonts request it again
+        self._last = ("", b"")  # name and bytes of the last member, which is read once for all its tunes and fonts
 
     def __enter__(self) -> Self:
         return self
@@ -231,7 +239,7 @@ def _is_archive(path: Path) -> bool:
 
 
 def _is_zip(path: Path) -> bool:
-    """Detect ZIP by name, else by the first bytes: a tar that ends with an .mxl file has the trailer of a ZIP."""
+    """Detect a ZIP by its name or first bytes; its trailer may also be that of an .mxl file at the end of a tar."""
     if _is_archive(path):
         return path.name.lower().endswith(".zip")
     with path.open("rb") as stream:
@@ -239,28 +247,18 @@ def _is_zip(path: Path) -> bool:
 
 
 def _list_archive(archive: Path) -> list[_ScoreEntry]:
-    """List the scores in an archive, also those whose names point out of it: they are reported when they are read."""
+    """List the scores in an archive, including names that point out of it, which are rejected when they are read."""
     try:
-        if _is_zip(archive):
-            with zipfile.ZipFile(archive) as zip_file:
-                infos = _limited(zip_file.infolist(), "files", archive)
-                names = _filter_scores(info.filename for info in infos if not info.is_dir())
-                return _list_members(archive, names, lambda name: zip_file.open(name))
-        with tarfile.open(archive) as tar:
-            members = {member.name: member for member in _limited(tar, "files", archive) if member.isfile()}
-            return _list_members(archive, _filter_scores(members), lambda name: tar.extractfile(members[name]))
+        with closing(OpenArchive(archive, is_zip=_is_zip(archive))) as opened:
+            names = enumerate(_filter_scores(opened.file_names()))
+            entries = (e for k, name in names for e in _list_tunes(name, archive, name, partial(opened.open, name), k))
+            return _limited(entries, "scores", archive)
     except _UNREADABLE as error:
         raise ValueError(f"{archive}: cannot be read as an archive: {_first_line(error)}") from error
 
 
-def _list_members(archive: Path, names: list[str], open_member: Callable[[str], IO[bytes] | None]) -> list[_ScoreEntry]:
-    """List the scores of an archive's members, in the order of the archive."""
-    entries = (f for k, n in enumerate(names) for f in _list_tunes(n, archive, n, partial(open_member, n), k))
-    return _limited(entries, "scores", archive)
-
-
 def _first_line(error: Exception) -> str:
-    """Return the first line of an error message: tarfile adds one for each compression that it has tried."""
+    """Return the first line of an error message; tarfile adds a line for each compression that it has tried."""
     return str(error).partition("\n")[0].rstrip(":") or type(error).__name__
 
 
@@ -271,7 +269,7 @@ def _filter_scores(names: Iterable[str]) -> list[str]:
 
 
 def _limited(items: Iterable[T], noun: str, source: Path) -> list[T]:
-    """Return the items as a list; more than `MAX_MEMBERS` indicate a file that is meant to exhaust the memory."""
+    """Return the items as a list; raise a ValueError for more than `MAX_MEMBERS`, which could exhaust the memory."""
     taken = list(islice(items, MAX_MEMBERS + 1))
     if len(taken) > MAX_MEMBERS:
         raise ValueError(f"{source}: holds more than {MAX_MEMBERS} {noun}; expected {MAX_MEMBERS} at most")
@@ -285,7 +283,7 @@ def _open(path: Path) -> IO[bytes]:
 def _list_tunes(
     name: str, path: Path, member: str, open_member: Callable[[], IO[bytes] | None], member_index: int = 0
 ) -> list[_ScoreEntry]:
-    """List the score, or one per tune of an ABC file. Unreadable files are reported when they are engraved."""
+    """List a score file, or the tunes of an ABC file with several. Unreadable files are reported when engraved."""
     suffix = PurePosixPath(name).suffix.lower()
     numbers: list[str] = []
     if suffix == ".abc" or suffix not in SCORE_SUFFIXES:
