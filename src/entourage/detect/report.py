@@ -11,17 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from entourage.detect.detections import Detections
-from entourage.detect.preprocessing.reading import scaled_size
+from entourage.detect.preprocessing.reading import GrayImage, scaled_size
 from entourage.report.figures import raster_figure
 from entourage.report.page import Block, Section, pluralize
 
-GrayImage = NDArray[np.uint8]
 ColorImage = NDArray[np.uint8]
 
 DISPLAY_THRESHOLD = 0.3  # default minimum score of detections in files and drawings
 RED = (0, 0, 220)  # in BGR
 MAX_FIGURES = 12  # drawn pages in a report
 MAX_ROWS = 2000  # rows of the table of pages in a report
+_MIN_STRENGTH = 0.45  # strength of the colour at score 0: the palest that is visible on white paper
+_GOLDEN_RATIO = 0.618034  # multiples of it, modulo 1, are spread evenly: adjacent labels have distinct hues
 _WIDTH = 1200  # maximum width, in pixels, of a drawn page in a report
 _UNFRAMED = ("staff", "staffLine", "staffSpace")  # drawn without frames, because they are as wide as the page
 # Prefixes of classes that are drawn without names, because they are too frequent or too large.
@@ -50,7 +51,7 @@ def draw_detections(image: GrayImage, detections: Detections, *, labels: bool = 
     ):
         if name in _UNFRAMED:
             continue
-        colour = class_colour(label, 0.45 + 0.55 * score)
+        colour = class_colour(label, _MIN_STRENGTH + (1 - _MIN_STRENGTH) * score)
         x0, y0, x1, y1 = box
         cv2.rectangle(drawn, (x0, y0), (x1 - 1, y1 - 1), colour, thickness)
         if labels and not name.startswith(_UNLABELLED):
@@ -88,7 +89,7 @@ def class_colour(label: int, strength: float = 1.0) -> tuple[int, int, int]:
         label: the label, from 1.
         strength: saturation, from 0 to 1; low values are pale.
     """
-    red, green, blue = colorsys.hsv_to_rgb((label * 0.618034) % 1.0, 0.9 * strength, 0.75 + 0.2 * (1 - strength))
+    red, green, blue = colorsys.hsv_to_rgb((label * _GOLDEN_RATIO) % 1.0, 0.9 * strength, 0.75 + 0.2 * (1 - strength))
     return int(255 * blue), int(255 * green), int(255 * red)
 
 
