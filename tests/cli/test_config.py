@@ -162,13 +162,13 @@ def test_engrave_options(call: Call) -> None:
 @pytest.mark.parametrize(
     ("command", "text", "message"),
     [
-        (LABEL, "sise = 64", "run.toml: unknown key sise; expected some of source, labels, out, prior, "),
+        (LABEL, "sise = 64", "run.toml: unknown key sise; expected one of source, labels, out, prior, "),
         (LABEL, "log = 1", "run.toml: unknown key log"),
-        (LABEL, "[train]\nepochs = 3", "run.toml: unknown key train.epochs; expected some of size, "),
+        (LABEL, "[train]\nepochs = 3", "run.toml: unknown key train.epochs; expected one of size, "),
         (
             LABEL,
             "[transduction]\nsteps = 3",
-            "run.toml: unknown key transduction.steps; expected some of n_neighbors, ",
+            "run.toml: unknown key transduction.steps; expected one of n_neighbors, ",
         ),
         (LABEL, "suggestions = 'x'", "run.toml: suggestions is 'x'; expected a whole number"),
         (LABEL, "suggestions = true", "run.toml: suggestions is True; expected a whole number"),

@@ -22,7 +22,7 @@ def report_skipped(skipped: Iterable[tuple[str | Path, str]]) -> None:
     """Print one line for each skipped input, and exit with code 1 if there is any.
 
     Args:
-        skipped: names of the inputs, and why each was skipped.
+        skipped: names of the inputs, and the reasons.
 
     Raises:
         typer.Exit: something was skipped.
@@ -48,7 +48,7 @@ def resumable(when: bool = True) -> Iterator[None]:
     """Mark a block, or the decorated function, as work that resumes when the command is repeated.
 
     Args:
-        when: whether it does; otherwise `KeyboardInterrupt` passes unchanged.
+        when: whether the work resumes; if False, `KeyboardInterrupt` passes unchanged.
 
     Raises:
         StoppedError: the block was interrupted.

@@ -34,7 +34,8 @@ def config_option(target: str) -> Any:
     """Declare the option `--config` of a command.
 
     Keys of the file are the options of the command, with underscores, and the fields of its configuration dataclass;
-    nested dataclasses are tables. Values of options replace their defaults, so that the command line takes precedence.
+    nested dataclasses are tables. Values in the file replace the defaults of options, so that the command line takes
+    precedence.
 
     Args:
         target: the dataclass as "package.module:Name"; it is imported only if there is a file.
@@ -89,7 +90,7 @@ def config_values(config: ConfigFile | None, types: Mapping[str, Any], **bases: 
 
 
 def field_types(cls: Any) -> dict[str, Any]:
-    """Return the types of the fields of a dataclass by name, without those that are functions."""
+    """Return the types of the fields of a dataclass by name, except for fields that are functions."""
     hints = get_type_hints(cls)
     names = [field.name for field in fields(cls) if field.init]
     return {name: hints[name] for name in names if not any(get_origin(m) is Callable for m in _members(hints[name]))}
@@ -104,7 +105,7 @@ def _option_types(ctx: typer.Context) -> dict[str, Any]:
 
 
 def _option_value(value: Any, hint: Any, path: Path, key: str) -> Any:
-    """Check the value of an option, which the command line parser converts; a list may replace "a,b,c"."""
+    """Check the value of an option and return it for conversion by the command line parser; a list becomes "a,b,c"."""
     if hint is str and isinstance(value, list) and all(isinstance(item, str) for item in value):
         return ",".join(value)
     _convert(value, hint, None, path, key)
@@ -123,7 +124,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
 def _check_keys(values: Mapping[str, Any], known: Sequence[str], path: Path, prefix: str) -> None:
     for key in values:
         if key not in known:
-            raise ValueError(f"{path}: unknown key {prefix}{key}; expected some of {', '.join(known)}")
+            raise ValueError(f"{path}: unknown key {prefix}{key}; expected one of {', '.join(known)}")
 
 
 def _convert(value: Any, hint: Any, base: Any, path: Path, key: str) -> Any:

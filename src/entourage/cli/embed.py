@@ -15,7 +15,8 @@ RecipeName = Literal["default", "thesis", "original-cub", "original-cars", "orig
 Data = Annotated[
     str,
     typer.Argument(
-        metavar="DATA", help="A folder of images, a pack (.npz), or the name of a data set: cub200, cars196, sop, ..."
+        metavar="DATA",
+        help="A folder of images, an image archive (.npz), or the name of a data set: cub200, cars196, ...",
     ),
 ]
 RunDir = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a trained run.")]
@@ -45,7 +46,11 @@ def train(
         ),
     ] = None,
     learning_rate: Annotated[
-        float | None, typer.Option(help="Learning rate of all stages.", show_default="the recipe's")
+        float | None,
+        typer.Option(
+            help="Learning rate of the first metric stage; those of all other stages change by the same factor.",
+            show_default="the recipe's",
+        ),
     ] = None,
     ensemble: Annotated[int, typer.Option(min=1, help="Number of networks whose embeddings are concatenated.")] = 1,
     trials: Annotated[

@@ -35,7 +35,7 @@ class _DefaultCommandGroup(TyperGroup):
 
 
 class _DefaultCommand(TyperCommand):
-    """A command whose usage lines have the name of its group."""
+    """A command whose usage lines show the name of its group instead of its own name."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         return super().make_context(parent.info_name, args, parent=parent.parent, **extra)
