@@ -232,9 +232,10 @@ def test_a_known_interline_needs_no_staves() -> None:
 
 def test_the_threshold_is_the_minimum_score(page: GrayImage) -> None:
     assert len(square_detector(InferenceOptions(threshold=0.95)).detect(page)) == 0
-    for wrong in ({"threshold": 1.5}, {"interline": 0.0}):
-        with pytest.raises(ValueError, match="expected"):
-            InferenceOptions(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"threshold is 1\.5; expected "):
+        InferenceOptions(threshold=1.5)
+    with pytest.raises(ValueError, match=r"interline is 0\.0; expected "):
+        InferenceOptions(interline=0.0)
 
 
 def test_corners_are_rounded_to_whole_pixels_and_thin_boxes_are_one_pixel_wide() -> None:

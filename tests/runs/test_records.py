@@ -43,7 +43,7 @@ def make_store(out: Path, *, lists: bool = True) -> RecordStore[Record]:
     return RecordStore(out / ".state", ".json", read, write, root=out, folders=FOLDERS, outputs=outputs)
 
 
-def finish(store: RecordStore[Record], key: str, *files: str, version: int = 1) -> None:
+def write_unit(store: RecordStore[Record], key: str, *files: str, version: int = 1) -> None:
     """Do a unit as a run does: reserve its files, write them, then its record."""
     store.invalidate(key)
     store.reserve(key, files)
@@ -182,10 +182,10 @@ def test_files_outside_the_folders_cannot_be_reserved(tmp_path: Path, file: str)
 
 
 def test_a_reservation_that_cannot_be_written_names_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object, **__: object) -> object:
+    def raise_disk_full(*_: object, **__: object) -> object:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "open", full)
+    monkeypatch.setattr(Path, "open", raise_disk_full)
     with pytest.raises(OSError, match=r"No space left on device: '.*a\.begun'"):
         make_store(tmp_path).reserve("a", ["images/a.png"])
 
@@ -193,7 +193,7 @@ def test_a_reservation_that_cannot_be_written_names_its_file(tmp_path: Path, mon
 def test_an_invalidated_record_is_gone_and_its_files_are_reserved(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     store.invalidate("a")
-    finish(store, "a", "images/a-1.png", "images/a-2.png")
+    write_unit(store, "a", "images/a-1.png", "images/a-2.png")
     store.remove_stale(["a"])
     assert store.reserved("a") == []
     store.invalidate("a")
@@ -204,8 +204,8 @@ def test_an_invalidated_record_is_gone_and_its_files_are_reserved(tmp_path: Path
 @pytest.mark.parametrize("lists", [True, False])
 def test_records_that_are_not_kept_are_deleted_with_their_files(tmp_path: Path, lists: bool) -> None:
     store = make_store(tmp_path, lists=lists)
-    finish(store, "a", "images/a.png", "xml/a.xml")
-    finish(store, "b", "images/b.png", "xml/b.xml")
+    write_unit(store, "a", "images/a.png", "xml/a.xml")
+    write_unit(store, "b", "images/b.png", "xml/b.xml")
     (tmp_path / "images" / "mine.png").write_text("of a user")
     removed = store.remove_stale({"a"})
     assert removed == [tmp_path / "images/b.png", tmp_path / "xml/b.xml"]
@@ -219,9 +219,9 @@ def test_records_that_are_not_kept_are_deleted_with_their_files(tmp_path: Path, 
 
 def test_files_that_a_repeated_unit_no_longer_writes_are_deleted(tmp_path: Path) -> None:
     store = make_store(tmp_path)
-    finish(store, "a", "images/a-1.png", "images/a-2.png")
+    write_unit(store, "a", "images/a-1.png", "images/a-2.png")
     store.remove_stale(["a"])
-    finish(store, "a", "images/a-1.png")
+    write_unit(store, "a", "images/a-1.png")
     assert store.remove_stale(["a"]) == [tmp_path / "images/a-2.png"]
     assert outputs_in(tmp_path) == {"images/a-1.png"}
 
@@ -229,7 +229,7 @@ def test_files_that_a_repeated_unit_no_longer_writes_are_deleted(tmp_path: Path)
 @pytest.mark.parametrize("lists", [True, False])
 def test_files_of_an_unfinished_unit_are_deleted(tmp_path: Path, lists: bool) -> None:
     store = make_store(tmp_path, lists=lists)
-    finish(store, "a", "images/a.png")
+    write_unit(store, "a", "images/a.png")
     store.reserve("b", ["images/b-1.png", "images/b-2.png"])
     (tmp_path / "images/b-1.png").write_text("b")  # killed before it wrote the second
     assert store.remove_stale(["a"]) == [tmp_path / "images/b-1.png"]
@@ -239,8 +239,8 @@ def test_files_of_an_unfinished_unit_are_deleted(tmp_path: Path, lists: bool) ->
 
 def test_a_file_that_a_kept_record_lists_stays(tmp_path: Path) -> None:
     store = make_store(tmp_path)
-    finish(store, "a", "images/shared.png")
-    finish(store, "b", "images/shared.png")
+    write_unit(store, "a", "images/shared.png")
+    write_unit(store, "b", "images/shared.png")
     assert store.remove_stale(["b"]) == []
     assert store.keys() == ["b"]
     assert outputs_in(tmp_path) == {"images/shared.png"}
@@ -248,7 +248,7 @@ def test_a_file_that_a_kept_record_lists_stays(tmp_path: Path) -> None:
 
 def test_files_of_records_of_earlier_versions_are_deleted(tmp_path: Path) -> None:
     store = make_store(tmp_path)
-    finish(store, "a", "images/a.png", version=0)
+    write_unit(store, "a", "images/a.png", version=0)
     store.remove_stale(["a"])
     assert store.get("a") is None
     assert store.remove_stale(()) == [tmp_path / "images/a.png"]
@@ -257,7 +257,7 @@ def test_files_of_records_of_earlier_versions_are_deleted(tmp_path: Path) -> Non
 
 def test_protected_files_links_and_folders_stay(tmp_path: Path) -> None:
     store = make_store(tmp_path)
-    finish(store, "a", "images/input.png", "images/link.png", "images/folder.png", "images/a.png")
+    write_unit(store, "a", "images/input.png", "images/link.png", "images/folder.png", "images/a.png")
     for name in ("link.png", "folder.png"):
         (tmp_path / "images" / name).unlink()
     (tmp_path / "outside.png").write_text("of a user")
@@ -294,7 +294,7 @@ def test_damaged_lists_cannot_delete_files_outside_the_folders(tmp_path: Path) -
 
 def test_a_process_killed_while_it_deletes_does_not_lose_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = make_store(tmp_path)
-    finish(store, "a", "images/a-1.png", "images/a-2.png")
+    write_unit(store, "a", "images/a-1.png", "images/a-2.png")
     store.reserve("b", ["images/b.png"])
     (tmp_path / "images/b.png").write_text("b")
     deleted: list[str] = []
@@ -328,7 +328,7 @@ def test_processes_write_to_one_store_at_once(tmp_path: Path) -> None:
 
     def work(number: int) -> None:
         for key in range(number, 40, 4):
-            finish(store, f"{key:02d}", f"images/{key}.png")
+            write_unit(store, f"{key:02d}", f"images/{key}.png")
 
     children = [FORK.Process(target=work, args=(number,), daemon=True) for number in range(4)]
     for child in children:
@@ -344,7 +344,7 @@ def test_processes_write_to_one_store_at_once(tmp_path: Path) -> None:
 
 def test_stores_are_pickled_for_worker_processes(tmp_path: Path) -> None:
     store = make_store(tmp_path)
-    finish(store, "a", "images/a.png")
+    write_unit(store, "a", "images/a.png")
     copy = pickle.loads(pickle.dumps(store))
     assert copy.get("a") == store.get("a")
     assert copy.remove_stale(()) == [tmp_path / "images/a.png"]

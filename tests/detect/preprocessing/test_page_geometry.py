@@ -78,11 +78,10 @@ def test_scattered_candidates_are_not_a_staff_and_aligned_ones_are() -> None:
     rng = np.random.default_rng(0)
     for scattered, expected in ((True, None), (False, 5.0)):
         page = np.full((1000, 4000), 255, dtype=np.uint8)
-        for x in range(0, 3960, 40):
+        for x in range(0, 3960, 20):
             y = int(rng.integers(20, 960)) if scattered else 500
-            wide = 20 if scattered else 40
             for line in range(5):
-                page[y + 5 * line : y + 5 * line + 2, x : x + wide] = 0
+                page[y + 5 * line : y + 5 * line + 2, x : x + 20] = 0
         assert estimate_interline(page) == (None if expected is None else pytest.approx(expected, rel=0.01))
 
 
