@@ -1,4 +1,4 @@
-"""Run the command line: `python -m entourage` is equal to `entourage`."""
+"""Run the command line: `python -m entourage` does the same as `entourage`."""
 
 from entourage.cli.main import main
 

@@ -88,7 +88,7 @@ def count_threads(workers: int | None) -> int:
     """Return the number of threads to use.
 
     Args:
-        workers: the number; None: one per core that this process may use, at most 16.
+        workers: number of threads; None: one per core that this process may use, at most 16.
 
     Raises:
         ValueError: `workers` is less than 1.

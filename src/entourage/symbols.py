@@ -1,8 +1,8 @@
 """Table of music symbol classes: their ids in each class list, SMuFL code points and names in other data sets.
 
 Three class lists share the table. *extended* is that of DeepScoresV2: 136 classes with the category ids of its JSON.
-*v1* is that of the first release of DeepScores: 124 classes, of which the thesis counts 118. *muscima* is MUSCIMA++ as
-DeepScoresV2 maps to it, with the ids that follow those of *extended*.
+*v1* is that of the first release of DeepScores: 124 classes, of which the thesis counts 118. *muscima* contains the
+classes of MUSCIMA++ in DeepScoresV2, whose ids follow those of *extended*.
 
 A glyph does not determine a class: a dot is an augmentation, staccato or repeat dot depending on the symbols around it,
 so that several classes share a SMuFL code point. `entourage.engrave.annotate.assign_classes` distinguishes them.
@@ -201,7 +201,7 @@ graceNoteAppoggiaturaStemDown ornamentTrill ornamentTurn ornamentTurnInverted or
 stringsUpBow arpeggiato keyboardPedalPed keyboardPedalUp tuplet3 tuplet6 fingering0 fingering1 fingering2 fingering3
 fingering4 fingering5
 """
-_NOT_IN_THESIS = (  # 124 - 118
+_NOT_IN_THESIS = (  # the 124 - 118 = 6 classes of V1 that the thesis does not count
     "timeSig12",
     "timeSig16",
     "noteheadDoubleWholeSmall",

@@ -2,7 +2,7 @@
 
 The detector has a class for each letter of a dynamic and each digit of a time signature. DeepScores V1 has classes for
 complete dynamics, such as *mf*, and for the numbers 12 and 16. Letters and digits on one line are therefore combined
-into such words, whose boxes contain all their letters.
+into such words; the box of a word contains all of its letters.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Detections:
         return [self.classes[label - 1] for label in self.labels.tolist()]
 
     def select(self, mask: Tensor) -> Detections:
-        """Return the objects of a boolean mask, shape (n,), or of a tensor of indices, in its order."""
+        """Return the objects selected by a boolean mask, shape (n,), or by a tensor of indices, in its order."""
         return replace(self, boxes=self.boxes[mask], labels=self.labels[mask], scores=self.scores[mask])
 
     def resized(self, factor: float) -> Detections:
@@ -103,7 +103,7 @@ class Detections:
         return {"boxes": self.boxes, "labels": self.labels, "scores": self.scores}
 
 
-# Classes of V1 that the extended list merges into another, with the name of that class; None: it lacks them.
+# Classes that only V1 has, and the class of the extended list that includes them; None: it has no such class.
 _V1_ONLY: dict[str, str | None] = {
     "gClefChange": "clefG",
     "cClefAltoChange": "clefCAlto",
@@ -211,7 +211,7 @@ def to_class_list(detections: Detections, class_list: ClassSet) -> Detections:
 
 
 def count_unnamed(detections: Detections, class_list: ClassSet) -> int:
-    """Count the detections that `to_class_list` omits: the list contains neither their class nor a word of them."""
+    """Count the detections that `to_class_list` omits because the list lacks both their class and a word with them."""
     numbers = {name: number for number, name in enumerate(class_ids(class_list), start=1)}
     named = _list_labels(detections, class_list, numbers) > 0
     for _, members in _list_words(detections, class_list, numbers):
@@ -220,9 +220,9 @@ def count_unnamed(detections: Detections, class_list: ClassSet) -> int:
 
 
 def combine_dynamics(detections: Detections) -> list[Word]:
-    """Combine letters on one line into dynamics of V1: class names with the indices of their letters.
+    """Combine letters on one line into dynamics of V1, and return class names and indices of their letters.
 
-    Dynamics that V1 lacks are split into some that it contains, as `engrave` does: *sfp* becomes *sf* and *p*.
+    A dynamic that V1 lacks is split into dynamics of V1, as in `engrave`: *sfp* becomes *sf* and *p*.
     """
     names = np.array([_LETTERS.get(name, "") for name in detections.names], dtype=object)
     boxes = detections.boxes.numpy().astype(np.float64)
@@ -237,7 +237,7 @@ def combine_dynamics(detections: Detections) -> list[Word]:
 
 
 def combine_time_signatures(detections: Detections) -> list[Word]:
-    """Combine digits into the numbers 12 and 16 of time signatures: class names with the indices of their digits."""
+    """Combine digits into the numbers 12 and 16 of time signatures; return class names and indices of the digits."""
     names = np.array([name[7:] if name.startswith("timeSig") else "" for name in detections.names], dtype=object)
     boxes = detections.boxes.numpy().astype(np.float64)
     ones = np.flatnonzero(names == "1")

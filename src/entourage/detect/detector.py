@@ -24,11 +24,11 @@ from entourage.detect.options import INTERLINE, InferenceOptions
 from entourage.detect.preprocessing.prepare import ImageInput, PreparedPage, prepare_page
 from entourage.detect.preprocessing.reading import GrayImage
 
-RETRY_BELOW = 0.4  # if a smaller fraction of the staves begins with a clef, the rotated page is processed as well...
-ACCEPT_FROM = 0.5  # ...and used if at least this fraction does on it
+RETRY_BELOW = 0.4  # the rotated page is processed as well if a smaller fraction of the staves begins with a clef
+ACCEPT_FROM = 0.5  # the rotated page is used if at least this fraction of its staves begins with a clef
 MIN_SCORE = 0.3  # minimum score of staves and clefs
 _LEFT, _RIGHT = 2.0, 6.0  # maximum distance, in interlines, of a clef's centre from the left end of its staff
-_ABOVE = 1.5  # and above or below its lines
+_ABOVE = 1.5  # maximum distance, in interlines, of a clef's centre above or below the lines of its staff
 
 UPSIDE_DOWN = "upside down: rotated by 180 degrees"
 NO_STAFF = "no staff detected: the lines may be those of ruled paper or of a table"
@@ -80,7 +80,7 @@ class PageDetections:
 
     Attributes:
         detections: objects in descending order of score, in pixels of the input page.
-        interline: pixels between its staff lines; None: the page has no staves.
+        interline: pixels between the staff lines of the page; None: the page has no staves.
         angle: degrees by which the page was rotated to make its staves horizontal, or 0.
         seconds: processing time.
         message: warning for the user, or "".
@@ -172,7 +172,7 @@ class Detector:
             image: as for `detect`.
 
         Returns:
-            Detections, interline, skew, warnings and processing time.
+            Detections, interline, skew, warning and processing time.
 
         Raises:
             ValueError: as in `detect`.
@@ -216,7 +216,7 @@ class Detector:
             prepared: the result of `prepare`.
 
         Returns:
-            The objects and information on the page.
+            Detections, interline, skew, warning and processing time.
         """
         start = time.perf_counter()
         if prepared.image is None:
@@ -243,7 +243,7 @@ class Detector:
 
         Returns:
             The objects in descending order of score, none if `prepared.image` is None; and whether the page is upside
-            down. Boxes of a page that is upside down lie on `prepared.image` as it is, not on the rotated page.
+            down. If it is, boxes still refer to `prepared.image`, not to the rotated page.
         """
         page = prepared.image
         if page is None:
@@ -275,7 +275,7 @@ def to_page_coordinates(detections: Detections, prepared: PreparedPage, options:
     """Map the detections on a prepared page to pixels of the input page.
 
     Boxes are rotated back if the page was rotated, otherwise refined; they are rounded and clipped to the page. Boxes
-    without area are omitted. `refine_boxes` and `round_boxes` of the options disable the respective step.
+    without area are omitted. The options `refine_boxes` and `round_boxes` can disable two of these steps.
 
     Args:
         detections: in pixels of `prepared.image`.

@@ -26,13 +26,14 @@ BoxOf = Literal["peak", "mean", "largest", "class"]
 class DecodeOptions:
     """Options of decoding maps to objects.
 
-    `cuts`, `least`, `centre` and `vote` apply to `method="components"` only, and so do the values of `box` but "class".
+    `cuts`, `least`, `centre`, `vote` and all values of `box` except "class" apply to `method="components"` only.
 
     Attributes:
         method: objects are the "peaks" of the energy, or the connected "components" above a threshold, as in the
             thesis. Components merge adjacent noteheads, such as those of a third; peaks separate them.
         threshold: minimum score of an object.
-        overlap: of two objects of a group with a higher IoU, the one with the lower score is removed; None: neither.
+        overlap: of two objects of a group with a higher IoU, the one with the lower score is removed; None: no object
+            is removed.
         most: maximum number of objects per page, highest scores first; None: no maximum.
         snap: grid in pixels to which corners are rounded; None: not rounded. See also `InferenceOptions.round_boxes`.
         score: the score is energy times class probability; False: it is 1, as in the thesis and its code.
@@ -131,7 +132,7 @@ class MapOptions:
         energy: "sigmoid", or "levels": a softmax over quantised energy, as in the thesis.
         levels: number of levels of the softmax, E_max of the thesis.
         surface: energy by distance from the centre: a "cone", as in the thesis, or a "gaussian".
-        radius: distance beyond which the energy is 0; the 8.5 of the thesis merges noteheads of a third.
+        radius: distance beyond which the energy is 0; with 8.5, as in the thesis, the noteheads of a third merge.
         reach: the radius along an axis is this fraction of the width or height if that is more than `radius`, because
             the centre of a long object, such as a slur, is less precisely defined.
         widest: maximum radius.
@@ -237,8 +238,9 @@ class LossOptions:
         beta: exponent of the focal loss that reduces the weight of cells near a centre.
         box: "squared" error (thesis) or "smooth" absolute error, which is quadratic below `rounding`.
         rounding: see `box`.
-        giou: weight of 1 - GIoU, which is added to the box loss and requires higher precision of thin objects.
-        by_energy: in the class and box losses, cells are weighted by energy, and objects equally.
+        giou: weight of the term 1 - GIoU in the box loss, which penalises errors of thin objects more than the other
+            term.
+        by_energy: in the class and box losses, weight the cells of an object by their energy, and all objects equally.
         rarest: maximum weight of a rare class; weights are proportional to 1 / sqrt(frequency). 1: equal weights.
     """
 
@@ -330,7 +332,7 @@ class InferenceOptions:
     Attributes:
         threshold: minimum score of the returned detections; None: `DecodeOptions.threshold` of the detector.
         interline: pixels between staff lines; None: estimated, and a page without staves has no detections.
-        max_skew: pages skewed by more degrees are rotated upright first; None: pages are never rotated.
+        max_skew: skew, in degrees, above which a page is straightened first; None: pages are never straightened.
         detect_upside_down: if few staves begin with a clef, detect on the page rotated by 180 degrees as well.
         refine_boxes: on sharp pages, move the edges of boxes to the edges of the ink.
         round_boxes: round the corners of boxes to whole pixels, as in manual annotations.

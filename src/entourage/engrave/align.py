@@ -31,20 +31,20 @@ Grey = NDArray[np.uint8]
 Matrix = NDArray[np.float64]
 
 _FEATURES = 5000
-_MATCHING_SIZE = 1400  # pixels of the longer side at which features are matched
-_RATIO = 0.85  # maximum distance of a match relative to that of the second-best match
+_MATCHING_SIZE = 1400  # longer side, in pixels, of the images in which features are matched
+_RATIO = 0.85  # maximum descriptor distance of a match, relative to that of the second-best match
 _MIN_MATCHES = 20  # matches that must agree on a homography
-_PATCH_SIZE = 64  # pixels
-_MIN_PATCH_CORRELATION = 0.5  # minimum correlation of a patch that is found
-_DEGREE = 5  # of the polynomial; it approximates half a wave across the page to within a tenth of a pixel
+_PATCH_SIZE = 64  # height and width of a patch in pixels
+_MIN_PATCH_CORRELATION = 0.5  # minimum correlation at which a patch counts as found
+_DEGREE = 5  # of the polynomial, which approximates half a wave across the page to a tenth of a pixel
 _REGULARISATION = 1e-3  # penalty on the coefficients, which keeps the field smooth where patches are rare
 _SEARCH_RADIUS = 24  # pixels in the final search: more than an interline, so that a shift by a staff line is detected
-_MATCH_DISTANCE = 2.0  # maximum shift in pixels of a patch that matches
-_MAX_PERCENTILE95 = 5.0  # pixels
+_MATCH_DISTANCE = 2.0  # maximum shift, in pixels, of a patch whose position is confirmed
+_MAX_PERCENTILE95 = 5.0  # maximum 95th percentile of the shifts, in pixels
 _MARGIN = 6  # pixels around a symbol: a different symbol at the same position rarely has the same extent
-_TOLERANCE = 2  # pixels by which a symbol may be shifted
+_TOLERANCE = 2  # pixels by which a symbol of the scan may be shifted
 _MIN_SYMBOL_CORRELATION = 0.8  # in photos nearly all symbols have 0.9 and more
-_MAX_MISSING = 0.05  # fraction of the symbols
+_MAX_MISSING = 0.05  # maximum fraction of the symbols that may be missing
 _NO_MATCH = "scan: does not match the page"
 
 
@@ -54,7 +54,7 @@ class PatchMatches:
 
     Attributes:
         points: centre of each patch on the page, shape (n, 2).
-        shifts: shift in pixels from there to the position in the scan, shape (n, 2).
+        shifts: shift in pixels from this centre to the position of the patch in the scan, shape (n, 2).
         matched: whether the patch is found in the scan, shape (n,).
     """
 
@@ -172,13 +172,13 @@ def rectify(picture: Grey, homography: Matrix, field: DeformationField | None, h
 
 
 def _powers(values: Matrix, low: float, high: float) -> Matrix:
-    """Return the powers 1, t, t^2, ... of values t scaled from their range to [-1, 1], shape (n, degree + 1)."""
+    """Scale values from [low, high] to [-1, 1] and return their powers 1, t, t^2, ..., shape (n, degree + 1)."""
     scaled = 2 * (np.clip(values, low, high) - low) / max(high - low, 1.0) - 1
     return np.asarray(scaled[:, None] ** np.arange(_DEGREE + 1))
 
 
 def _corners(page: Grey, radius: int) -> list[tuple[int, int]]:
-    """Return the top left corners of the patches: in each cell of a grid, the patch around the strongest corner."""
+    """Return the top left points of the patches: one patch per grid cell, centred on its strongest corner feature."""
     strength = cv2.cornerMinEigenVal(page, 7)
     height, width = page.shape
     edge = radius + _PATCH_SIZE // 2 + 1
@@ -237,7 +237,7 @@ class Alignment:
         matches: number of patches that were found within two pixels of their positions.
         median, percentile95: median and 95th percentile of the shifts of the patches found, in pixels.
         score: correlation of the ink of scan and page; 1 if they are equal.
-        missing: numbers of the symbols of the page that are missing or different in the scan.
+        missing: numbers, as in the column "symbol" of the table, of symbols that are missing or different in the scan.
     """
 
     homography: Matrix
@@ -350,8 +350,8 @@ def _check_folder(out: Path, scan_path: Path, page_path: Path) -> None:
 
 
 def _with_missing_symbols(alignment: Alignment, page: Grey, rows: list[dict[str, Any]]) -> Alignment:
-    """Return the alignment with its missing symbols; too many of them indicate another edition of the page."""
-    symbols = [row for row in rows if row["label"] and row["label"] != "staff"]  # a staff is too long for one template
+    """Return the alignment with its missing symbols; too many of them, as in another edition, are a ValueError."""
+    symbols = [row for row in rows if row["label"] and row["label"] != "staff"]  # a staff is too long to match
     boxes = np.array([[row[name] for name in ("x0", "y0", "x1", "y1")] for row in symbols]).reshape(-1, 4)
     missing = [symbols[k] for k in np.flatnonzero(missing_symbols(alignment.rectified, page, boxes))]
     if len(missing) > _MAX_MISSING * len(symbols):
@@ -422,7 +422,7 @@ def _is_plausible(homography: Matrix, scan: tuple[int, ...], page: tuple[int, ..
 
 
 def _refine(scan: Grey, page: Grey, homography: Matrix, radius: int, tolerance: float) -> Matrix:
-    """Search for patches of the page within a radius of their expected positions, and fit the homography to them."""
+    """Search for patches of the page within a radius of their expected positions, and fit a homography to them."""
     patches = match_patches(rectify(scan, homography, None, *page.shape), page, radius)
     matched = patches.matched
     _check_count(int(matched.sum()), "patches are found")
@@ -432,7 +432,7 @@ def _refine(scan: Grey, page: Grey, homography: Matrix, radius: int, tolerance: 
 
 
 def _fit_deformation(scan: Grey, page: Grey, homography: Matrix) -> DeformationField:
-    """Fit the shifts that the homography leaves, in steps of decreasing search radius."""
+    """Fit a deformation field to the shifts that the homography leaves, in steps of decreasing search radius."""
     field: DeformationField | None = None
     for radius in (40, 16, 10):
         patches = match_patches(rectify(scan, homography, field, *page.shape), page, radius)

@@ -108,14 +108,14 @@ class EngraveOptions:
                 raise ValueError(f"format {name!r} is unknown; expected some of {', '.join(FORMATS)}")
         if not self.fonts:
             raise ValueError("fonts is empty; expected at least one font")
-        names = [font.name.lower() for font in self.fonts]  # page names contain them
+        names = [font.name.lower() for font in self.fonts]  # page names contain the names of fonts
         if repeated := next((name for name in names if names.count(name) > 1), ""):
             raise ValueError(f"fonts has {repeated!r} twice; expected fonts of different names")
         if not self.sources and self.compose < 1:
             raise ValueError("sources is empty and compose is 0; expected scores, or a number of scores to compose")
         if self.balanced and self.compose < 1:
             raise ValueError(f"balanced needs composed scores; expected compose of 1 or more, got {self.compose}")
-        if self.engine == "lilypond":  # which has a single music font
+        if self.engine == "lilypond":  # LilyPond has a single music font
             object.__setattr__(self, "fonts", (MusicFont("Emmentaler"),))
         if not 0 <= self.substitute <= 1:
             raise ValueError(f"substitute is {self.substitute}; expected a fraction from 0 to 1")

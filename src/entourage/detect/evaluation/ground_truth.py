@@ -45,8 +45,8 @@ class GroundTruthPage:
         interline: pixels between staff lines.
         labels: class of each symbol in `DETECTOR_CLASSES`, or the class of MUSCIMA++; None: the detector has no such
             class.
-        v1: its class in V1, or "".
-        extended: its class in the extended list, or "".
+        v1: class of each symbol in V1, or "".
+        extended: class of each symbol in the extended list, or "".
         boxes: float32, shape (n, 4): x0, y0, x1, y1 in pixels of the image.
         packed: content of the image file, if it was read from an archive together with the annotations.
         member: name of the image in the archive `path`, if it is read on demand.
@@ -86,7 +86,7 @@ class NoPagesError(ValueError):
 
 
 def subsample_evenly(pages: Sequence[GroundTruthPage], max_pages: int) -> list[GroundTruthPage]:
-    """Return at most `max_pages` pages at equal distances in the list."""
+    """Return at most `max_pages` of the pages, evenly spaced in the list."""
     if len(pages) <= max_pages:
         return list(pages)
     return [pages[row] for row in np.linspace(0, len(pages) - 1, max_pages).round().astype(int)]
@@ -128,7 +128,7 @@ def read_ground_truth(folder: str | Path, split: str | None = None) -> list[Grou
 
 
 def _available_splits(path: Path) -> str:
-    """Return the end of an error message with the splits that a data set contains."""
+    """Return the last part of an error message, which lists the splits that a data set contains."""
     if str(path) == "muscima":
         available = {page.split for page in read_muscima(find_muscima())}
     elif (path / "symbols.parquet").is_file():
@@ -188,7 +188,7 @@ def _read_engraved(folder: Path, split: str | None) -> list[GroundTruthPage]:
         read = pq.read_table(folder / "symbols.parquet", columns=_COLUMNS, filters=filters, read_dictionary=names)
     table = read.to_pandas().drop_duplicates(
         [*names, *_CORNERS]
-    )  # as `make_page` does, but for millions of rows at once
+    )  # without duplicates, as in `make_page`, but for millions of rows at once
     if table.empty:
         return []
     page_names, page_codes = _categories(table["page"])

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from entourage.detect.detections import Detections
 
-OVERLAPS = (0.25, *(round(0.5 + 0.05 * step, 2) for step in range(10)))  # AP25, then COCO's .5 to .95
+OVERLAPS = (0.25, *(round(0.5 + 0.05 * step, 2) for step in range(10)))  # IoU thresholds of AP25, then of COCO's AP
 Floats = NDArray[np.float64]
 
 
@@ -51,7 +51,7 @@ class DetectionScores:
         return np.asarray(self.precision[0])
 
     def means(self) -> dict[str, float]:
-        """Return means over classes and, with " by instance", over objects; NaN if the ground truth is empty."""
+        """Return means over classes and, with " by instance" in the name, over objects; NaN if there are no objects."""
         figures = {"mAP": self.ap, "AP50": self.ap50, "AP25": self.ap25}
         if not self.classes:
             return {name + kind: float("nan") for kind in ("", " by instance") for name in figures}
@@ -106,14 +106,14 @@ def average_precision(ground_truth: Sequence[Detections], detections: Sequence[D
 
 def drop_duplicates(page: Detections) -> Detections:
     """Remove all but the first of the objects with the same class and box, such as the noteheads of a unison."""
-    keys = np.column_stack([page.labels.numpy(), np.round(page.boxes.numpy() * 4)])  # to a quarter of a pixel
+    keys = np.column_stack([page.labels.numpy(), np.round(page.boxes.numpy() * 4)])  # rounded to a quarter of a pixel
     first = np.zeros(len(page), dtype=bool)
     first[np.unique(keys, axis=0, return_index=True)[1]] = True
     return page.select(torch.from_numpy(first))
 
 
 def _common_classes(ground_truth: Sequence[Detections], detections: Sequence[Detections]) -> tuple[str, ...]:
-    """Return the class list of all pages, after a check that it is the same everywhere."""
+    """Return the class list of the pages; raise a ValueError if they have different ones."""
     if len(ground_truth) != len(detections) or not ground_truth:
         lengths = f"ground_truth has {len(ground_truth)} pages, detections {len(detections)}"
         raise ValueError(f"{lengths}; expected equal numbers of at least 1")
@@ -260,7 +260,7 @@ def _count_matches(
     overlap: float,
     threshold: float,
 ) -> None:
-    """Add the matches on a page to the counts (classes, classes + 1) of the family with these members (classes,)."""
+    """Add the matches on a page to the confusions of a family, shape (classes, classes + 1); `members` is its mask."""
     true = ground_truth.labels.numpy() - 1
     predicted = detections.labels.numpy() - 1
     of_family = members[true]

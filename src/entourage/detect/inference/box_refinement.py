@@ -25,11 +25,11 @@ Boxes = NDArray[np.float32]
 
 VERTICAL = ("stem",)
 HORIZONTAL = ("legerLine",)
-MAX_SKEW = 0.1  # degrees
+MAX_SKEW = 0.1  # maximum skew, in degrees, of pages whose stems and ledger lines are refined
 MIN_SOLIDITY = 0.98  # minimum fraction of the staff lines that is ink
-_REACH = 0.15  # edges move by at most this many interlines or...
-_REACH_FRACTION = 0.06  # ...or this fraction of the box size: the ends of a slur are less precise than those of a dot
-_MAX_REACH = 1.0  # upper bound of both, in interlines
+_REACH = 0.15  # maximum distance, in interlines, by which an edge is moved ...
+_REACH_FRACTION = 0.06  # ... or as a fraction of the box size, if that is more: ends of slurs are less precise
+_MAX_REACH = 1.0  # upper bound of both distances, in interlines
 # Fractions of a line's length: the part at each end that is ignored, and the minimum of ink in the remainder. Heads and
 # beams cover the ends of a stem. A head covers the middle of a ledger line, whose ends distinguish it from the head.
 _STEM = (0.1, 0.75)
@@ -84,7 +84,7 @@ def ink_mask(page: GrayImage, interline: float) -> Mask:
 
 
 def line_solidity(page: GrayImage, ink: Mask, interline: float) -> float:
-    """Return the fraction of long horizontal lines, detected at any contrast, within one row of ink."""
+    """Return the fraction of the pixels of long horizontal lines, faint or dark, that are within one row of ink."""
     lines = _open(staff_ink(page), 1, max(3, round(_MIN_LINE_LENGTH * interline)))
     near = np.asarray(cv2.dilate(ink.astype(np.uint8), np.ones((3, 1), np.uint8))) > 0
     return float((lines & near).sum() / max(1, int(lines.sum())))
@@ -158,7 +158,7 @@ def are_ruled(predicted: Boxes, refined: Boxes) -> bool:
 
 
 def refine_components(ink: Mask, boxes: Boxes, interline: float) -> Boxes:
-    """Move boxes to the bounds of the connected components inside, if these nearly fill the box.
+    """Move the edges of boxes to the bounds of the connected components inside, if these nearly fill the box.
 
     An object that touches a staff line belongs to a component larger than its box, which is ignored.
 
@@ -191,7 +191,7 @@ def refine_components(ink: Mask, boxes: Boxes, interline: float) -> Boxes:
 
 
 def _box_component_pairs(boxes: Boxes, x: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the pairs of a box and a component with its centre between the box's sides; `x` is ascending."""
+    """Return all pairs of a box and a component whose centre is between its sides; `x`: centres, ascending."""
     first = np.searchsorted(x, boxes[:, 0], side="left")
     last = np.searchsorted(x, boxes[:, 2], side="right")
     sizes = np.maximum(last - first, 0)

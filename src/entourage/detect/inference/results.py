@@ -23,9 +23,9 @@ from entourage.io.files import UnreadableFileError, atomic_path, read_json_objec
 from entourage.runs.directory import RunDirectory
 from entourage.runs.records import RecordStore
 
-STATE = ".detect"  # folder below the output folder while a run is not complete
+STATE = ".detect"  # folder of the records, below the output folder, until a run is complete
 RESULTS = ("coco.json", "detections.csv", "pages.csv", "report.html", "summary.json")
-_FOLDERS = ("xml", "drawn")  # with one file per page
+_FOLDERS = ("xml", "drawn")  # output folders with one file per page
 _RECORD_FIELDS = ("name", "file", "width", "height", "interline", "seconds", "message", "number", "unnamed")
 
 
@@ -35,7 +35,7 @@ class PageResult:
 
     Attributes:
         name: unique name of the page.
-        file: the file that contains it.
+        file: the file that contains the page.
         width, height: size in pixels.
         detections: objects, in pixels of the page.
         interline: pixels between staff lines; None: the page has no staves.
@@ -100,7 +100,7 @@ class ResultFiles:
 
 @contextmanager
 def open_results(folder: Path, ids: Mapping[str, int]) -> Iterator[ResultFiles]:
-    """Open the result files; they appear when the block succeeds, and memory does not grow with their length.
+    """Open the result files, which are written page by page and appear when the block succeeds.
 
     Args:
         folder: the folder to write to.
@@ -128,7 +128,7 @@ def write_xml(folder: Path, page: PageResult) -> None:
 
 
 def page_xml(page: PageResult) -> str:
-    """Return the annotation of a page as in DeepScores V1, with corners as fractions of its size, and scores added."""
+    """Return the XML annotation of a page as in DeepScores V1, with scores; corners are fractions of the page size."""
     lines = [
         "<annotation>",
         f"  <filename>{escape(Path(page.source).name)}</filename>",
@@ -175,7 +175,7 @@ class PageRecords:
         return {name for names in self._names.values() for name in names.values()}
 
     def done(self, file: Path) -> set[int | None]:
-        """Return the numbers of the finished pages of a file; None is the page of a file with one page."""
+        """Return the numbers of the finished pages of a file; None if its only page is finished."""
         return set(self._names[str(file)])
 
     def reserve(self, page: PageResult) -> None:
@@ -229,7 +229,7 @@ class PageRecords:
         incomplete |= bool(self._store.keys())
         if self._store.remove_stale(()) or incomplete or summary:
             for folder in _FOLDERS:
-                with suppress(OSError):  # missing, or it contains other files
+                with suppress(OSError):  # the folder is missing or contains other files
                     (self.out / folder).rmdir()
             for name in RESULTS:
                 (self.out / name).unlink(missing_ok=True)
@@ -299,7 +299,7 @@ def _page_files(names: Iterable[str], *, draw: bool) -> list[str]:
 
 
 def _record_key(name: str) -> str:
-    """Return the name of a page without backslashes, which file names may contain but keys may not."""
+    """Return the name of a page with escaped backslashes, which file names may contain but keys may not."""
     return name.replace("%", "%25").replace("\\", "%5C")
 
 
@@ -314,7 +314,7 @@ def _names_in_table(out: Path) -> set[str]:
 
 
 def _run_summary(out: Path) -> dict[str, Any]:
-    """Return the summary that a run wrote; {} if it is missing or of another command."""
+    """Return the summary that a detection run wrote; {} if it is missing or written by another command."""
     summary = read_json_object(out / "summary.json")
     return summary if {"list", "symbols", "skipped"} <= set(summary) else {}
 

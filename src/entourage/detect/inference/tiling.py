@@ -57,7 +57,7 @@ def detect_tiles(
     """Detect the objects of a page tile by tile.
 
     Args:
-        find: returns "boxes", "labels" and "scores" of an image.
+        find: function from an image to its "boxes", "labels" and "scores".
         page: grayscale, shape (h, w).
         tiles: the tiles, as `plan_tiles` returns them.
 
@@ -90,7 +90,7 @@ def _tile_ranges(
 
 
 def _in_core(centres: Tensor, tile: Tile, height: int, width: int) -> tuple[Tensor, Tensor]:
-    """Return which centres lie in the core, with a margin beyond seams, and which lie near a seam."""
+    """Return a mask of the centres in the core or up to `_SEAM` beyond its seams, and a mask of those near a seam."""
     inside = torch.ones(len(centres), dtype=torch.bool, device=centres.device)
     seam = torch.zeros_like(inside)
     axes = ((0, tile.core_columns, width), (1, tile.core_rows, height))
@@ -108,8 +108,8 @@ def _in_core(centres: Tensor, tile: Tile, height: int, width: int) -> tuple[Tens
 def _drop_seam_duplicates(objects: ModelOutput, seam_tiles: Tensor) -> Tensor:
     """Return a mask without the duplicates: objects of one class within `_SEAM` of each other, from different tiles.
 
-    In descending order of score, each object removes the nearest such object of every other tile, and only that one:
-    a second one is a different object, which may have been detected by that tile alone.
+    In descending order of score, each object removes the nearest such object of every other tile. Only the nearest is a
+    duplicate; a second one is a different object, which that tile alone may have detected.
 
     Args:
         objects: objects of all tiles.

@@ -126,7 +126,7 @@ def _label(energy: np.ndarray, options: DecodeOptions) -> np.ndarray:
 
 
 def _first_highest(component: Tensor, cell_energy: Tensor, count: int) -> Tensor:
-    """Return the index of the highest cell of each of `count` components, the first of equal ones."""
+    """Return the index of the cell of highest energy in each of `count` components, the first of equal ones."""
     best = cell_energy.new_zeros(count).scatter_reduce_(0, component, cell_energy, "amax")
     position = torch.arange(len(component), device=component.device)
     candidate = position.where(cell_energy == best[component], len(component))
@@ -247,13 +247,13 @@ def find_peaks(surface: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
 
 
 def class_probabilities(logits: Tensor, group: Tensor, groups: Tensor) -> Tensor:
-    """Convert class logits (m, classes) to probabilities over the classes of the group, (m,), of each cell."""
+    """Convert class logits (m, classes) of cells to probabilities over the classes of their groups, shape (m,)."""
     other_groups = groups[1:].to(logits.device)[None] != group[:, None]  # (m, classes)
     return logits.float().masked_fill(other_groups, -torch.inf).softmax(1)
 
 
 def suppress_overlaps(boxes: Tensor, group: Tensor, max_iou: float, block_size: int = 512) -> Tensor:
-    """Return which boxes are retained by greedy suppression of boxes that overlap a better one of their group.
+    """Select boxes by greedy suppression: a box is removed if it overlaps a better box of its group.
 
     In contrast to non-maximum suppression, a suppressed box still suppresses others, so that boxes are compared in
     parallel.

@@ -189,9 +189,10 @@ def _check_tensors(
 def _cells(
     centres: Tensor, boxes: Tensor, channel: Tensor, size: tuple[int, int, int], options: MapOptions
 ) -> tuple[Tensor, Tensor]:
-    """Return the cells in a window around each centre, as flat indices or -1 outside, and their distances in radii.
+    """Return the cells in a window around each centre, as flat indices or -1 outside, and their relative distances.
 
-    Both have shape (n, window). `channel` is the flat index over pages and energy channels, or -1.
+    Distances are multiples of the radius. Both results have shape (n, window). `channel` is the flat index over pages
+    and energy channels, or -1.
     """
     stride, (_, rows, columns) = options.stride, size
     sizes = boxes[:, 2:] - boxes[:, :2]
@@ -212,7 +213,7 @@ def _cells(
 
 
 def _assign_cells(cells: Tensor, rank: Tensor, number: Tensor, size: tuple[int, int, int]) -> tuple[Tensor, Tensor]:
-    """Return the lowest rank in each cell and the object that has it; of equal ranks, the lowest number wins."""
+    """Return the lowest rank in each cell and the object of that rank; of equal ranks, that of the lowest number."""
     total = size[0] * size[1] * size[2]
     best = torch.full((total + 1,), _NO_OBJECT, device=cells.device)  # the last entry takes the cells outside
     key = (rank << 32) | number
@@ -223,7 +224,7 @@ def _assign_cells(cells: Tensor, rank: Tensor, number: Tensor, size: tuple[int, 
 
 
 def _energy_at(distance: Tensor, options: MapOptions) -> Tensor:
-    """Return the energy at a distance, in radii, from the centre."""
+    """Return the energy at distances from the centre that are given as multiples of the radius."""
     if options.surface == "cone":
         return (1 - distance).clamp(min=0)
     return (-4.5 * distance.square()).exp()  # the radius is three standard deviations
@@ -253,7 +254,7 @@ def join_targets(targets: Sequence[Mapping[str, Tensor]], classes: int) -> tuple
 
 
 def _check_form(number: int, target: object) -> None:
-    """Check types and shapes of a target; reading no values, this does not synchronise with a GPU."""
+    """Check types and shapes of a target, but no values, because reading them would synchronise with a GPU."""
     parts = target if isinstance(target, Mapping) else {}
     for key in ("boxes", "labels"):
         if not isinstance(parts.get(key), Tensor):
@@ -269,7 +270,7 @@ def _check_form(number: int, target: object) -> None:
 
 
 def _check_values(boxes: Tensor, labels: Tensor, image: Tensor, classes: int) -> None:
-    """Check boxes and labels, all in one operation; the first invalid one is searched only if there is one."""
+    """Check all boxes and labels in one operation; if that fails, search for the first invalid one."""
     ordered = (boxes[:, 2:] >= boxes[:, :2]).all(1) & boxes.isfinite().all(1)  # false for NaN
     wrong = ~ordered | (labels < 1) | (labels > classes)
     if not bool(wrong.any()):

@@ -35,7 +35,7 @@ class MapPredictions:
     options: DetectorOptions
 
     def surface(self) -> Tensor:
-        """Return the energy in [0, 1], shape (b, g, h, w); of levels, the most probable one."""
+        """Return the energy in [0, 1], shape (b, g, h, w); with energy levels, that of the most probable level."""
         if self.options.maps.energy == "sigmoid":
             return self.energy.float().sigmoid()
         return self.energy.argmax(1, keepdim=True) / (self.options.maps.levels - 1)

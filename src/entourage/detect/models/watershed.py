@@ -162,7 +162,7 @@ def pad_batch(images: Sequence[Tensor] | Tensor) -> Tensor:
 
 
 def _clip(page: dict[str, Tensor], height: int, width: int) -> dict[str, Tensor]:
-    """Clip boxes to the page; objects entirely outside are dropped."""
+    """Clip boxes to the page; objects entirely outside are removed."""
     limits = page["boxes"].new_tensor([width, height, width, height])
     boxes = page["boxes"].clamp(min=0).minimum(limits)
     keep = (boxes[:, 2:] > boxes[:, :2]).all(1)
@@ -174,7 +174,7 @@ _SHARD_NAME = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})$")
 
 
 class DetectorNotFoundError(ValueError):
-    """Raised if a path holds no file of a detector."""
+    """Error for a path that is not a file of a detector."""
 
 
 def save_detector(

@@ -22,16 +22,16 @@ from entourage.detect.preprocessing.reading import GrayImage, scaled_size
 Mask = NDArray[np.bool_]
 
 COLUMNS = 400  # sampled columns
-MIN_INTERLINE, MAX_INTERLINE = 4.0, 250.0  # pixels between lines
+MIN_INTERLINE, MAX_INTERLINE = 4.0, 250.0  # pixels between staff lines
 _LINES = 5
 _MAX_UNEVENNESS = 0.12  # maximum difference of the four distances of a staff, as a fraction of their mean
 _MAX_THICKNESS = 0.45  # maximum thickness of a line, as a fraction of the distance
 _MIN_CONTINUATION = 0.8  # minimum fraction of ink at the points to the left and right of a staff's lines
 _MIN_CANDIDATES = 0.04  # minimum number of candidates, as a fraction of the columns
-_MIN_SUPPORT = 0.05  # minimum fraction of candidates with a neighbour; 0 in grain
+_MIN_SUPPORT = 0.05  # minimum fraction of candidates with a neighbour; in grain, the fraction is about 0
 _MIN_SUPPORT_TINY = 0.5  # the same for lines less than `_TINY` pixels apart, the scale of grain
 _TINY = 6.0
-_SUPPORT_DISTANCE = 10.0  # pixels to a neighbour: further than `staff_ink` smooths
+_SUPPORT_DISTANCE = 10.0  # pixels between neighbours: more than the range over which `staff_ink` smooths
 _MAX_SLOPE = 0.27  # maximum slope of staff lines
 _MIN_CONTRAST = 6.0  # minimum difference in grey values between a line and its surroundings
 
@@ -87,7 +87,7 @@ def estimate_interline(image: GrayImage, ink: Mask | None = None) -> float | Non
 
 
 def _candidate_staves(dark: Mask, columns: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return five thin runs at equal distances: the distance (n,), and column number and five heights (n, 6)."""
+    """Return candidates: distance of their lines, shape (n,); column number and five heights, shape (n, 6)."""
     padded = np.zeros((len(columns), dark.shape[0] + 2), dtype=np.int8)
     padded[:, 1:-1] = dark[:, columns].T
     change = np.diff(padded, axis=1)  # (columns, h + 1)
@@ -115,7 +115,7 @@ def _candidate_staves(dark: Mask, columns: NDArray[np.int64]) -> tuple[NDArray[n
 def _continues(
     dark: Mask, positions: NDArray[np.float64], columns: NDArray[np.int64], spacing: NDArray[np.float64]
 ) -> Mask:
-    """Return which candidates have ink on both sides, half an interline and one interline away."""
+    """Return a mask of the candidates with ink on both sides, half an interline and one interline away."""
     height, width = dark.shape
     grown = cv2.dilate(dark.astype(np.uint8), np.ones((3, 1), dtype=np.uint8))  # lines may have a slope
     if float(np.median(spacing)) > 12:

@@ -116,7 +116,7 @@ def to_working_scale(page: GrayImage, interline: float) -> GrayImage:
 
 
 def _straighten(page: GrayImage, options: InferenceOptions) -> tuple[GrayImage, float | None, float, Rotation | None]:
-    """Return the page, rotated if its skew is too large, its measured interline, its skew and the rotation."""
+    """Return the page (rotated if its skew exceeds `max_skew`), its measured interline, its skew and the rotation."""
     small, factor = shrink_for_measuring(page)
     ink = staff_ink(small)
     angle = estimate_skew(ink)
@@ -124,12 +124,12 @@ def _straighten(page: GrayImage, options: InferenceOptions) -> tuple[GrayImage, 
         rotation = Rotation.from_angle(angle, (page.shape[0], page.shape[1]))
         straight = rotation.apply(page)
         interline = _measure(*shrink_for_measuring(straight))
-        if options.interline or interline is not None:  # otherwise, it is not the angle of staves
+        if options.interline or interline is not None:  # without staves, the angle has no meaning
             return straight, interline, angle, rotation
     return page, _measure(small, factor, ink), angle, None
 
 
 def _measure(small: GrayImage, factor: float, ink: NDArray[np.bool_] | None = None) -> float | None:
-    """Return the interline of a page, given a copy that is smaller by a factor."""
+    """Return the interline of a page, measured on a copy that is smaller by `factor`."""
     interline = estimate_interline(small, ink)
     return None if interline is None else interline * factor

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from entourage.detect.training.windows import PagePack, WindowOptions, Windows, WindowSampler, cut_windows
 
-_BLUR_RADIUS = 4  # pixels
+_BLUR_RADIUS = 4  # radius of the blur kernel in pixels
 
 
 @dataclass(frozen=True)
@@ -24,22 +24,22 @@ class DegradationOptions:
     """Probability and strength of each effect of `degrade`."""
 
     p_clean: float = 0.25  # probability that an image is unchanged
-    p_thickness: float = 0.4  # probability that ink is thickened or thinned ...
-    thickness: float = 0.35  # ... by up to this fraction of a pixel on each side
+    p_thickness: float = 0.4  # probability that ink is thickened or thinned
+    thickness: float = 0.35  # maximum change on each side of a stroke, in pixels
     p_blur: float = 0.6
-    blur_sigma: tuple[float, float] = (0.25, 1.3)  # standard deviation in pixels
-    p_binary: float = 0.12  # probability of almost black and white
+    blur_sigma: tuple[float, float] = (0.25, 1.3)  # range of the standard deviation in pixels
+    p_binary: float = 0.12  # probability that the page is almost black and white
     gamma_sigma: float = 0.35  # standard deviation of the logarithm of gamma
-    p_fading: float = 0.5  # probability that ink fades in patches ...
-    fading: float = 0.5  # ... by up to this fraction
+    p_fading: float = 0.5  # probability that ink fades in patches
+    fading: float = 0.5  # maximum fraction of the ink that fades
     contrast: tuple[float, float] = (0.55, 1.0)  # range of the darkness of the ink
     paper_darkness: float = 0.3  # maximum darkness of the paper
     light_falloff: float = 0.45  # maximum loss of light at the darkest side of a page
     shadow: float = 0.35  # maximum darkness of the soft shadow
     noise_sigma: float = 0.05  # maximum standard deviation of the noise
     speck_fraction: float = 8e-4  # maximum fraction of pixels that are specks
-    p_bleed_through: float = 0.12  # probability that the back of the sheet shows through ...
-    bleed_through: float = 0.2  # ... with up to this darkness
+    p_bleed_through: float = 0.12  # probability that the back of the sheet shows through
+    bleed_through: float = 0.2  # maximum darkness of the back of the sheet
 
 
 _DEFAULTS = DegradationOptions()
@@ -67,7 +67,7 @@ def degrade(ink: Tensor, options: DegradationOptions = _DEFAULTS) -> Tensor:
 
 
 def _uniform(like: Tensor, low: float = 0.0, high: float = 1.0) -> Tensor:
-    """Sample a number for each image, shape (b, 1, 1, 1)."""
+    """Sample a uniformly distributed number for each image, shape (b, 1, 1, 1)."""
     return torch.rand(len(like), 1, 1, 1, device=like.device) * (high - low) + low
 
 
@@ -111,7 +111,7 @@ def _fade_and_speckle(ink: Tensor, options: DegradationOptions) -> Tensor:
 
 
 def _blur(ink: Tensor, options: DegradationOptions) -> Tensor:
-    """Blur each image with a Gaussian of its own width; a width of 0.05 pixels leaves it unchanged."""
+    """Blur each image with a Gaussian of random width; a width of 0.05 pixels leaves it unchanged."""
     batch, _, height, width = ink.shape
     sigma = torch.where(_bernoulli(ink, options.p_blur), _uniform(ink, *options.blur_sigma), 0.05).view(batch, 1)
     offsets = torch.arange(-_BLUR_RADIUS, _BLUR_RADIUS + 1, device=ink.device)
@@ -124,7 +124,7 @@ def _blur(ink: Tensor, options: DegradationOptions) -> Tensor:
 
 
 def _binarize(ink: Tensor, options: DegradationOptions) -> Tensor:
-    """Binarise as a copier does, with slightly soft edges."""
+    """Binarise some of the images as a photocopier does, with slightly soft edges."""
     binary = torch.sigmoid((ink - _uniform(ink, 0.3, 0.6)) * 16)
     return torch.where(_bernoulli(ink, options.p_binary), binary, ink)
 
@@ -163,7 +163,7 @@ class Margins:
     """Crops to paste at the top of the windows of a batch, `crops` per window, in the order of the windows.
 
     Attributes:
-        cuts: the crops.
+        cuts: positions of the crops on their pages, and their symbols.
         crops: number of crops per window.
     """
 
@@ -232,7 +232,7 @@ class MarginSampler:
         return np.asarray(self._rows[self._first[classes] + positions])
 
     def _replace_covered(self, windows: Windows, cuts: Windows) -> Windows:
-        """Return the windows with those of their symbols that remain visible, and the symbols of the crops."""
+        """Return the windows with the symbols of the crops instead of their own symbols that the crops cover."""
         step = self.window.width // self.crops
 
         def shift(boxes: Tensor, crop: Tensor) -> tuple[Tensor, Tensor]:

@@ -225,7 +225,7 @@ def train_in_stages(
         recipe = replace(task.recipe, steps=max(1, round(stage.fraction * task.recipe.steps)))
         folder = None if run_dir is None else run_dir / f"stage-{number}-{stage.name.replace(' ', '-')}"
         current = _stage_task(task, stage, recipe, last=number == len(stages) - 1)
-        current.root_dir = run_dir  # stages build on each other: only all of them can be restarted
+        current.root_dir = run_dir  # stages build on each other, so only all of them together can be restarted
         title = f"Stage {number + 1}: {stage.name}"
         result = train(current, recipe.training_options(), folder, device=device, progress=progress, title=title)
         seconds, steps, metrics = seconds + result.seconds, steps + result.steps, result.metrics

@@ -106,7 +106,7 @@ def hidden_mask(boxes: Tensor, image: Tensor, shape: tuple[int, int, int]) -> Te
 
 
 class LossModule(nn.Module):
-    """Wrapper of the detector for the training loop: a batch in, its losses out.
+    """Module that computes the losses of the detector on a batch, as the training loop requires.
 
     Args:
         detector: the detector; trained in place.
@@ -121,7 +121,7 @@ class LossModule(nn.Module):
         return self.detector.losses(batch.ink, batch.boxes, batch.labels, batch.image, batch.ignore)
 
 
-CHECKPOINT_STEPS = 100  # steps that an interrupted run loses at most; an epoch has thousands
+CHECKPOINT_STEPS = 100  # steps between checkpoints, as many as an interrupted run can lose; an epoch has thousands
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,7 +257,7 @@ class DetectionTask(PageTask[WindowSample]):
         return {"loss": total, **{name: value.detach() for name, value in parts.items()}}
 
     def after_step(self, step: int) -> None:
-        """Update the average of the weights and the number of the step for `log`."""
+        """Update the running average of the weights, and the number of the step for `log`."""
         super().after_step(step)
         self.step = step
 

@@ -128,7 +128,7 @@ def load_training_pages(config: TrainConfig) -> PagePack:
 
 
 def run_training(task: DetectionTask, config: TrainConfig) -> tuple[WatershedDetector, TrainingResult]:
-    """Train for the steps of the recipe or for a time, in stages or not; return the detector in evaluation mode."""
+    """Train for the steps of the recipe or for `minutes`, and return the detector in evaluation mode."""
     if config.minutes is not None:
         steps = steps_in_budget(
             task.trial(),

@@ -20,7 +20,7 @@ from entourage.detect.evaluation.ground_truth import GroundTruthPage
 from entourage.detect.options import INTERLINE
 from entourage.io.progress import progress_bar
 
-MAX_MEMORY_FRACTION = 0.4  # of the free memory of a GPU that pages may take; the network needs the rest
+MAX_MEMORY_FRACTION = 0.4  # maximum fraction of a GPU's free memory for pages; the network needs the rest
 
 
 @dataclass
@@ -50,7 +50,7 @@ class PagePack:
         return len(self.heights)
 
     def page_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the page of each of the given symbols."""
+        """Return the index of the page of each symbol; `rows` are indices of symbols."""
         return np.searchsorted(self.first, rows, side="right") - 1
 
     def counts(self) -> NDArray[np.int64]:
@@ -151,7 +151,7 @@ class WindowOptions:
 
     height: int = 512
     width: int = 960
-    class_balanced: float = 0.5  # fraction of the windows around a symbol; its class is sampled first
+    class_balanced: float = 0.5  # fraction of the windows around a symbol, whose class is sampled first
     max_class_count: int = 1000  # classes are sampled by the square root of their count, at most this
     unscaled: float = 0.4  # fraction of the windows without scaling and subpixel shifts
     zoom: float = 0.07  # standard deviation of the logarithm of the scale

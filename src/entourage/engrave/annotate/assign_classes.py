@@ -22,7 +22,7 @@ from entourage.engrave.render.marks import AnnotatedMarks, Group, Mark, Symbol
 from entourage.engrave.render.outlines import Edges, rings, split_at
 from entourage.symbols import CLASSES, EXTENDED_IDS
 
-CLEFS = {  # code point: (clef, octave number attached to it)
+CLEFS = {  # code point: (clef, class of the octave number attached to it, or "")
     **{0xE050: ("clefG", ""), 0xE051: ("clefG", "clef15"), 0xE052: ("clefG", "clef8")},
     **{0xE053: ("clefG", "clef8"), 0xE054: ("clefG", "clef15"), 0xE07A: ("clefG", "")},
     **{0xE05C: ("clefC", ""), 0xE05D: ("clefC", "clef8"), 0xE07B: ("clefC", "")},
@@ -57,8 +57,7 @@ def clef_class(code: int, position: int, lines: int = 5) -> str:
 def split_clef(edges: Edges, clef: str, y: float, scale: float) -> tuple[Edges, Edges]:
     """Split the glyph of an octave clef into its two symbols: the clef and the octave number.
 
-    The cut is just beyond the holes of an 8. A 15 has no holes, so its height is assumed, which is similar for all
-    digits.
+    The cut is just beyond the holes of an 8. A 15 has no holes and is assumed to be as high as any other digit.
 
     Args:
         edges: outline in pixels, shape (n, 4).
@@ -103,13 +102,13 @@ def fill_attributes(symbol: Symbol, events: Mapping[str, Event], ids: Collection
     if symbol.group.kind == "notehead" and (note := symbol.group.closest("note")):
         symbol.notes = (note.id,)
     if not symbol.element:
-        measure = symbol.group.closest("measure")  # that of the first part; used for symbols without notes
+        measure = symbol.group.closest("measure")  # the element of symbols without notes
         nearest = [*symbol.notes, measure.id if measure else ""]
         symbol.element = next((element for element in nearest if element in ids), "")
 
 
 def _copy_event(symbol: Symbol, event: Event, kind: str, events: Mapping[str, Event]) -> None:
-    """Copy the attributes of a group's event that inner groups have not set."""
+    """Copy the attributes of a group's event to a symbol, unless an inner group has already set them."""
     # A ledger line without a note has no onset.
     ignored = ("measure", "staff") if symbol.label == "legerLine" else ("measure",)
     if symbol.onset is None and event.onset is not None and kind not in ignored:
@@ -212,7 +211,7 @@ class _ClassAssigner:
         return AnnotatedMarks(self.symbols, self._unlabelled())
 
     def _unlabelled(self) -> list[str]:
-        """Return the code points of the glyphs to which no rule applies; a page with any is not complete."""
+        """Return the code points of music glyphs that belong to no symbol; a page with such glyphs is incomplete."""
         assigned = {i for symbol in self.symbols for i in symbol.marks}
         return [hex(mark.code) for i, mark in enumerate(self.marks) if i not in assigned and _is_music(mark)]
 
@@ -223,7 +222,7 @@ class _ClassAssigner:
         return symbol
 
     def _join(self, i: int, mark: Mark, label: str, key: object = None) -> None:
-        """Add a mark to the symbol of its group, or of a key."""
+        """Add a mark to the symbol of its group, or of `key` if that is passed; the first mark creates the symbol."""
         joined_key = (label, mark.group if key is None else key)
         if joined_key in self.joined:
             self.joined[joined_key].marks.append(i)
@@ -238,7 +237,7 @@ class _ClassAssigner:
             self._join(i, mark, "staff", (mark.group.closest("system"), self.staves.number(mark)))
 
     def _brace(self, i: int, mark: Mark) -> None:
-        curved = len(mark.points) == 0  # a bracket is made of straight lines and its own glyphs
+        curved = len(mark.points) == 0  # unlike a bracket, which consists of straight lines
         if mark.code == 0xE000 or (mark.shape == "area" and curved and len(mark.edges) > 8):
             self._join(i, mark, "brace")
 
@@ -346,7 +345,7 @@ class _ClassAssigner:
 
 
 def _is_music(mark: Mark) -> bool:
-    """Return whether a mark is a music glyph, also inside text, or a fingering that is set as text."""
+    """Return whether a mark is a music glyph, which may be inside text, or a letter of a fingering."""
     if mark.shape == "glyph":
         return mark.code not in _IGNORED_GLYPHS
     if mark.shape != "letter":

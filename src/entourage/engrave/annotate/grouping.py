@@ -13,7 +13,7 @@ LETTERS = {0xE520: "p", 0xE521: "m", 0xE522: "f", 0xE523: "r", 0xE524: "s", 0xE5
 
 
 def combine_dynamics(symbols: Sequence[Symbol], marks: Sequence[Mark]) -> list[Symbol]:
-    """Combine the letters of each dynamic to classes of V1; a dynamic without a class is split into several."""
+    """Combine the letters of each dynamic to one symbol of V1, or to several if V1 has no class for the dynamic."""
     letters_by_group: dict[Group, list[Symbol]] = {}
     for symbol in symbols:
         if symbol.group.kind == "dynam" and marks[symbol.marks[0]].code in LETTERS:
@@ -28,7 +28,7 @@ def combine_dynamics(symbols: Sequence[Symbol], marks: Sequence[Mark]) -> list[S
 
 
 def combine_times(symbols: Sequence[Symbol], marks: Sequence[Mark]) -> list[Symbol]:
-    """Combine 12 and 16 in time signatures: V1 has a class for each, but no symbols for their digits."""
+    """Combine the digits of 12 and 16 in time signatures: V1 has a class for each number instead of its digits."""
     digits = [s for s in symbols if s.label.startswith("timeSig") and s.group.kind == "meterSig"]
     combined = []
     for first, second in pairwise(digits):
@@ -41,7 +41,7 @@ def combine_times(symbols: Sequence[Symbol], marks: Sequence[Mark]) -> list[Symb
 
 
 def combine_graces(graces: Mapping[Group, list[int]], marks: Sequence[Mark]) -> list[Symbol]:
-    """Combine head, stem, flag and stroke of each grace note with a flag to an additional symbol.
+    """Return an additional symbol for each grace note with a flag: its head, stem, flag and stroke combined.
 
     Args:
         graces: indices of the marks of each grace note or chord.
@@ -95,7 +95,7 @@ class Staves:
         return self.staff_key(mark.group.closest("staff"))[1]
 
     def position(self, mark: Mark, number: int) -> tuple[int, int]:
-        """Return a mark's steps above the middle of the staff with a number, and the number of lines of the staff."""
+        """Return the steps of a mark above the middle of staff `number`, and the number of lines of that staff."""
         lines = self._lines.get((mark.group.closest("measure"), number))
         if not lines:  # the measure has no staff of this number: use that of the mark
             lines = self._lines.get(self.staff_key(mark.group.closest("staff")))

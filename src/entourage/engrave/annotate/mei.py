@@ -69,7 +69,7 @@ class _State:
 
     time: Fraction = Fraction(0)
     meter: tuple[int, int] = (4, 4)
-    ppq: dict[int, int] = field(default_factory=dict)  # by staff; 0 for all
+    ppq: dict[int, int] = field(default_factory=dict)  # pulses per quarter note by staff; 0: all staves
     events: dict[str, Event] = field(default_factory=dict)
 
     @property
@@ -86,7 +86,7 @@ def read_events(mei: str) -> dict[str, Event]:
     Returns:
         The elements that have an id and a time, by id.
     """
-    root = parse_xml(mei.encode(), ids=False)  # there are thousands of ids
+    root = parse_xml(mei.encode(), ids=False)  # indexing thousands of ids takes time
     state = _State()
     for element in root.iter("{*}score"):
         _section(element, state)
@@ -123,7 +123,7 @@ def _definition(element: etree._Element, state: _State) -> None:
 
 def _measure(measure: etree._Element, state: _State) -> None:
     lengths: list[Fraction] = []
-    full_measure: list[tuple[str, Event]] = []  # rests of the length of the measure
+    full_measure: list[tuple[str, Event]] = []  # rests that last as long as the measure
     number = measure.get(_ID, "")
     state.events[number] = Event("measure", state.time)
     for staff in measure.iter("{*}staff"):
@@ -243,7 +243,7 @@ class _Layer:
 
 
 def _pitch(note: etree._Element) -> tuple[str, int | None]:
-    """Return name and MIDI number of the sounding pitch, before any transposition of the instrument."""
+    """Return name and MIDI number of the pitch, with octave signs but without the transposition of the instrument."""
     step, octave = note.get("pname"), note.get("oct.ges") or note.get("oct")
     if step is None or octave is None:
         return "", None

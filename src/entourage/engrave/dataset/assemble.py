@@ -26,7 +26,7 @@ from entourage.runs.records import RecordStore
 
 Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = ("train", "val", "test")
-_FRACTION = 0.1  # of the works in each of val and test
+_FRACTION = 0.1  # of the works in the split val, and in test
 
 
 def split_works(works: Iterable[str], seed: int) -> dict[str, Split]:
@@ -57,7 +57,7 @@ _DESCRIPTION = "Engraved by entourage, in the manner of DeepScores"
 
 
 def assemble(options: EngraveOptions, tasks: list[EngraveTask], outcomes: dict[str, Outcome]) -> dict[str, Any]:
-    """Write tables, annotation files, patches, failures and the manifest; delete files that no task has any more.
+    """Write tables, annotation files, patches, failures and the manifest; delete files that belong to no task.
 
     Args:
         options: options of the run.
@@ -96,7 +96,7 @@ def _write_table(out: Path, store: RecordStore[TaskRecord], split: dict[str, Spl
 
 
 def _pages(store: RecordStore[TaskRecord], names: list[str]) -> Iterator[list[dict[str, Any]]]:
-    """Yield the rows of each page of some tasks."""
+    """Yield the rows of one page after another, of all tasks with these names."""
     for name in names:
         rows = pq.read_table(store.path(name)).to_pylist()
         first = np.flatnonzero([i == 0 or a["page"] != rows[i - 1]["page"] for i, a in enumerate(rows)])
@@ -139,7 +139,7 @@ def _write_manifest(
         "versions": versions | {package: version(package) for package in packages},
         "options": options.config(),
         "counts": {
-            "scores": len({(task.file, task.index) for task in tasks if task.name in done}),  # each in several fonts
+            "scores": len({(task.file, task.index) for task in tasks if task.name in done}),  # in any number of fonts
             "pages": sum(len(meta["pages"]) for meta in done.values()),
             "symbols": pq.read_metadata(options.out / TABLE_FILE).num_rows,
             "failures": len(tasks) - len(done),

@@ -25,7 +25,7 @@ from entourage.report.page import Block, Section, write_page
 from entourage.symbols import EXTENDED_IDS, ClassSet, class_ids
 
 _CELL_WIDTH, _CELL_HEIGHT, _NAME_HEIGHT, _COLUMNS = 120, 170, 34, 12
-_FONT_SCALE = 0.42  # maximum size of the names below the pictures
+_FONT_SCALE = 0.42  # maximum font size of the names below the pictures
 _N_TOP = 10
 
 
@@ -68,11 +68,11 @@ class SymbolStatistics:
 
     @property
     def absent(self) -> list[str]:
-        """The classes without symbols."""
+        """Classes of the list that have no symbols."""
         return [str(name) for name in self.classes.index[self.classes == 0]]
 
     def table(self) -> list[tuple[str, str, str]]:
-        """Return a table of texts with header: statistic, value for pages, value for classes."""
+        """Return the rows of a table, the header first: name of the statistic, value for pages, value for classes."""
         page_summary, class_summary = asdict(Summary.from_values(self.pages)), asdict(Summary.from_values(self.classes))
         names = {"mean": "mean", "std": "standard deviation", "median": "median"}
         names |= {"maximum": "maximum", "minimum": "minimum"}
@@ -137,7 +137,7 @@ def contact_sheet(folder: Path, statistics: SymbolStatistics) -> NDArray[np.uint
 
 
 def _patches(folder: Path, sample: dict[str, pd.Series]) -> dict[str, NDArray[np.uint8]]:
-    """Cut out the example of each class, with one page in memory at a time."""
+    """Cut the example of each class out of its page, with one page in memory at a time."""
     pages: dict[str, list[str]] = {}
     for name, row in sample.items():
         pages.setdefault(row["page"], []).append(name)
@@ -147,7 +147,7 @@ def _patches(folder: Path, sample: dict[str, pd.Series]) -> dict[str, NDArray[np
         for name in names:
             box = sample[name][["x0", "y0", "x1", "y1"]].to_numpy(dtype=np.int64)
             patches[name] = cut_patch(image, box, _CELL_WIDTH - 8, _CELL_HEIGHT - 8)
-        del image  # before the next is read
+        del image  # frees its memory before the next page is read
     return patches
 
 

@@ -56,7 +56,7 @@ def cut_patch(image: Image, box: NDArray[np.int64], width: int = PATCH_WIDTH, he
 
 
 def sample_per_class(symbols: pd.DataFrame, per_class: int, seed: int) -> pd.DataFrame:
-    """Sample symbols of each class by a hash of their page and number, so that the sample depends on nothing else.
+    """Sample symbols of each class: those whose page and number have the smallest hashes.
 
     Args:
         symbols: table with the columns "page", "symbol" and "class".
@@ -75,7 +75,8 @@ def sample_per_class(symbols: pd.DataFrame, per_class: int, seed: int) -> pd.Dat
 def write_patches(out: Path, seed: int, per_class: int = _PATCHES_PER_CLASS) -> int:
     """Write patches.parquet, one PNG per row.
 
-    Classes are those of V1, whose data set had such patches, and of the extended list for symbols without one.
+    Classes are those of V1, whose data set had such patches, and of the extended list for symbols without a class in
+    V1.
 
     Args:
         out: folder of the data set.
@@ -108,7 +109,7 @@ def write_patches(out: Path, seed: int, per_class: int = _PATCHES_PER_CLASS) -> 
 CROP_WIDTH, CROP_HEIGHT = 130, 80
 _CROP_SCHEMA = pa.schema(
     [
-        ("class", pa.string()),  # of the rare symbol in the centre
+        ("class", pa.string()),  # class of the rare symbol in the centre
         ("page", pa.string()),
         ("split", pa.string()),
         ("png", pa.binary()),

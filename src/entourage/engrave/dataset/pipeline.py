@@ -27,10 +27,10 @@ def engrave(options: EngraveOptions) -> dict[str, Any]:
         options: options of the run.
 
     Returns:
-        The manifest, and under "failed" the reason by name of each task that failed.
+        The manifest, with an entry "failed" that maps the name of each failed task to the reason.
 
     Raises:
-        ValueError: there is nothing to engrave, a source lies in the output folder, the engine is not installed, no
+        ValueError: there is nothing to engrave, a source lies in the output folder, the engine is not installed, no Ray
             cluster answers, or the output folder contains other files, was started with other options or is locked by
             another process.
         OSError: the output folder cannot be written to.
@@ -39,7 +39,7 @@ def engrave(options: EngraveOptions) -> dict[str, Any]:
     options = replace(options, fonts=tuple(_stored_font(font, options.out) for font in fonts))
     tasks = make_tasks(options, find_scores(options.sources, options.out) if options.sources else [])
     if options.engine == "lilypond":
-        LilypondEngraver(options.page)  # raises an error once, instead of one per score, if it is not installed
+        LilypondEngraver(options.page)  # reports a missing LilyPond once, not for every score
     if options.ray:
         check_address(options.ray)
     outcomes: dict[str, Outcome] = {}
@@ -74,7 +74,7 @@ def _warn_unsubstituted(options: EngraveOptions, manifest: dict[str, Any]) -> No
 
 
 def _stored_font(font: MusicFont, out: Path) -> MusicFont:
-    """Return a custom font with its path in the data set, which all machines of a cluster can read."""
+    """Return a custom font with the path of its copy in the data set, which all machines of a cluster can read."""
     if font.file is None:
         return font
     return replace(font, file=out.absolute() / STATE / "fonts" / font.digest / font.file.name)

@@ -28,7 +28,7 @@ from entourage.engrave.dataset.worker import Outcome, Worker
 from entourage.engrave.options import EngraveOptions, EngraveTask
 from entourage.io.files import error_reason
 
-_TASK_TIMEOUT = 600.0  # seconds
+_TASK_TIMEOUT = 600.0  # seconds per task
 _TERMINATION_TIMEOUT = 5.0  # seconds for a worker to end the programs it has started
 _MEMORY_LIMIT = 8 * 2**30  # bytes per worker
 _CONNECT_TIMEOUT = 5.0  # seconds for a cluster to answer
@@ -38,8 +38,9 @@ _RETRY_VARIABLE = ("RAY_NUM_REDIS_GET_RETRIES", "5")  # attempts to join a clust
 def run_tasks(options: EngraveOptions, tasks: list[EngraveTask]) -> Iterator[Outcome]:
     """Run all tasks in parallel.
 
-    A score that crashes the engraver ends its worker, even if there is only one. The task fails, and a new worker
-    continues with the next one. If an earlier run has finished the task and the score is unchanged, that result stays.
+    A score that crashes the engraver ends its worker process, even if there is only one worker. The task fails, and a
+    new worker continues with the next task. If an earlier run has finished the failed task and the score is unchanged,
+    the earlier result is retained.
 
     Args:
         options: options of the run.
@@ -63,7 +64,7 @@ def run_tasks(options: EngraveOptions, tasks: list[EngraveTask]) -> Iterator[Out
 
 
 def _archive_order(task: EngraveTask) -> tuple[str, int]:
-    """Order the scores of an archive by position: seeking backwards in a compressed one decompresses it again."""
+    """Return a sort key: the position of the score in its archive, as seeking backwards would decompress it again."""
     file = task.file
     return ("", 0) if file is None or not file.member else (str(file.path), file.member_index)
 
@@ -169,7 +170,7 @@ def _serve(options: EngraveOptions, connection: Connection) -> None:
 
 
 def _limit_memory(max_bytes: int = _MEMORY_LIMIT) -> None:
-    """Limit this process to one thread and to some bytes of data; shared memory of Ray does not count."""
+    """Limit this process to one thread and to `max_bytes` of private data, which excludes Ray's shared memory."""
     import cv2
 
     cv2.setNumThreads(1)
@@ -249,7 +250,7 @@ class RayPool:
             self.ray.shutdown()
 
     def _next(self) -> tuple[Any, bool]:
-        """Wait for a future, or the end of a task's time; actors that wait for a core have no time limit."""
+        """Wait until a future is done or a task exceeds its time; actors that wait for a core have no time limit."""
         while True:
             first = min((end for _, _, end in self.running.values()), default=None)
             remaining = None if first is None else max(first - time.monotonic(), 0.0)
@@ -263,7 +264,7 @@ class RayPool:
         self.starting[actor.versions.remote()] = actor
 
     def _handle_started(self, future: Any) -> Outcome | None:
-        """Assign a task to a new actor. An actor that cannot start fails a task, so that the run ends in any case."""
+        """Assign a task to a new actor. If the actor could not start, the next task fails, so that the run ends."""
         actor = self.starting.pop(future)
         try:
             versions = self.ray.get(future)
@@ -320,7 +321,7 @@ def _connect(address: str) -> Any:
 
 @contextmanager
 def _limited_retries(address: str) -> Iterator[None]:
-    """Limit the attempts to join, 20 s by default, at an address where another program answers.
+    """Reduce the time for which Ray tries to join, 20 s by default, if another program answers at the address.
 
     Ray reads the variable when it is imported.
     """
@@ -336,7 +337,7 @@ def _limited_retries(address: str) -> Iterator[None]:
 
 
 def check_address(address: str) -> None:
-    """Check that a Ray cluster answers; Ray itself takes minutes to report that none does.
+    """Check that a Ray cluster answers; Ray itself takes minutes to report that no cluster does.
 
     Args:
         address: "local", "auto", HOST:PORT or ray://HOST:PORT; the first two are not checked.

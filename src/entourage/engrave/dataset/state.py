@@ -25,8 +25,8 @@ from entourage.io.files import atomic_path
 from entourage.runs.records import RecordStore
 
 STATE = ".state"
-OUTPUT_FOLDERS = ("images", "segmentation", "instances", "xml_annotations", "sources")  # that tasks write to
-RULES_VERSION = 1  # of annotation; increased with every change of the annotations of a given score
+OUTPUT_FOLDERS = ("images", "segmentation", "instances", "xml_annotations", "sources")  # folders that tasks write to
+RULES_VERSION = 1  # version of the annotation rules; increased whenever annotations of a score change
 _META = b"entourage"
 _TEXT_FIELDS = ("name", "work", "source_sha256", "title", "composer", "source", "font")
 _PAGE_FIELDS = {"page": str, "number": int, "unlabelled": list}
@@ -38,7 +38,7 @@ class UnwritableError(OSError):
 
 @contextmanager
 def unwritable_errors(path: Path | None = None) -> Iterator[None]:
-    """Raise an `UnwritableError` in place of any OSError; `path` is the file in its message (default: the error's)."""
+    """Convert any OSError to an `UnwritableError`; `path` is the file in its message (default: that of the OSError)."""
     try:
         yield
     except OSError as error:
@@ -49,14 +49,14 @@ def write_file(path: Path, data: bytes) -> None:
     """Write a file of the data set atomically.
 
     Raises:
-        UnwritableError: it cannot be written, as on a full disk.
+        UnwritableError: the file cannot be written, for example to a full disk.
     """
     with unwritable_errors(path), atomic_path(path) as temporary:
         temporary.write_bytes(data)
 
 
 def software_versions(engine: Engine) -> dict[str, str]:
-    """Return the versions that decide the result of a task: of this package, the engine and the annotation rules."""
+    """Return the versions on which results depend: those of this package, the engine and the annotation rules."""
     return {"entourage": __version__, engine: version(engine), "rules": str(RULES_VERSION)}
 
 
@@ -99,7 +99,7 @@ def _read_record(path: Path) -> TaskRecord | None:
 
 
 def recorded_files(path: Path) -> list[str]:
-    """Return the files that a record lists, of any version of this package; none if the record is damaged."""
+    """Return the files that a record of any version of this package lists; none if the record is damaged."""
     files = _read_schema(path)[1].get("files")
     return [file for file in files if isinstance(file, str)] if isinstance(files, dict) else []
 

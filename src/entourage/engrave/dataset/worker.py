@@ -43,8 +43,8 @@ class Outcome:
 
     Attributes:
         name: name of the task.
-        pages: number of its pages.
-        failure: reason why it has none, or "".
+        pages: number of pages of the task.
+        failure: reason why the task failed, or "" if it succeeded.
         worker_lost: whether the worker crashed or exceeded the time limit, so that the score may be intact.
     """
 
@@ -77,7 +77,7 @@ class Worker:
             The outcome; a score that cannot be engraved is a failure and raises no error.
 
         Raises:
-            UnwritableError: the output cannot be written, as on a full disk.
+            UnwritableError: the output cannot be written, for example to a full disk.
         """
         try:
             score = self._score(task)
@@ -92,10 +92,10 @@ class Worker:
             return Outcome(task.name, failure=reason)
 
     def finished_outcome(self, task: EngraveTask) -> Outcome | None:
-        """Return the outcome of a task that is finished and whose score has not changed since; otherwise None."""
+        """Return the outcome of a finished task whose score has not changed since; None for other tasks."""
         if self._records.get(task.name) is None:  # faster than reading the score
             return None
-        with suppress(Exception):  # as in `run`
+        with suppress(Exception):  # of any type, as in `run`
             return self._finished(task, self._score(task))
         return None
 
@@ -151,7 +151,7 @@ class Worker:
             write_file(self.options.out / path, data)
 
     def _sources(self, task: EngraveTask, score: Score) -> Iterator[tuple[str, bytes]]:
-        """Yield the source; for ABC, which cannot contain ids, also as MEI with the ids that the engraver assigned."""
+        """Yield the source file. ABC cannot contain ids: yield it also as MEI, with the ids that Verovio assigned."""
         yield source_path(task.name, score), source_file(score)
         engraver = self._engravers[task.font.name]
         if score.notation == "abc" and isinstance(engraver, VerovioEngraver):

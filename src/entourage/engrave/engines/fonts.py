@@ -67,8 +67,8 @@ def convert_font(path: Path, folder: Path | None = None) -> MusicFont:
     """Convert a SMuFL font (.otf, .ttf, .woff2) to the archive of outlines that Verovio loads.
 
     Stem anchors are read from the metadata file in the same folder (NAME.json, NAME_metadata.json or metadata.json);
-    without one, they are derived from the boxes of the noteheads. The font has the name of its file; if one of
-    Verovio's fonts, which would have priority, has the same name, it is NAMECustom.
+    without one, they are derived from the boxes of the noteheads. The font is named after its file, or NAMECustom if
+    one of Verovio's fonts, which would have priority, has this name.
 
     Args:
         path: the font.
@@ -160,7 +160,7 @@ def _anchors(path: Path) -> dict[int, dict[str, tuple[float, float]]]:
 
 
 def _default_anchors(code: int, width: float) -> dict[str, tuple[float, float]]:
-    """Return the default stem anchors of a notehead of a width, in staff spaces."""
+    """Return the default stem anchors of a notehead of width `width`, in staff spaces."""
     if code not in (0xE0A3, 0xE0A4):
         return {}
     return {"stemUpSE": (round(width, 3), 0.168), "stemDownNW": (0.0, -0.168)}
@@ -172,7 +172,7 @@ _TEXT_FONT_FILES = {  # (bold, italic)
     (True, False): "STIXGeneralBol.ttf",
     (True, True): "STIXGeneralBolIta.ttf",
 }
-_FALLBACK_TEXT_FONT = "DejaVuSans.ttf"  # contains far more scripts
+_FALLBACK_TEXT_FONT = "DejaVuSans.ttf"  # supports far more scripts
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """LilyPond, the second engraver, which the thesis used: much slower than Verovio, with another layout and font.
 
-LilyPond writes one SVG group per object with the tags of `lilypond_tags.ily`. It does not retain the ids of notes;
-they are found by onset and pitch, which are read from the MusicXML.
+LilyPond writes one SVG group per object with the tags of `lilypond_tags.ily`. It does not retain the ids of notes, so
+that they are restored by comparing onset and pitch with the notes of the MusicXML.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ class LilypondEngraver:
                 yield render_page(marks, annotated, height, width, number, make_degrader(number))
 
     def _typeset(self, score: Score, folder: Path) -> list[Path]:
-        """Run both programs and return the pages in order."""
+        """Run musicxml2ly and LilyPond, and return the SVG of each page in order."""
         (folder / "score.xml").write_text(escape_text(score.text), encoding="utf-8")
         self._run("musicxml2ly", ["--no-page-layout", "-o", "score.ly", "score.xml"], folder, score)
         text = (folder / "score.ly").read_text(encoding="utf-8")
@@ -257,14 +257,14 @@ def _run_in_group(command: list[str], folder: Path, path: str, timeout: float) -
     with process:
         try:
             errors = process.communicate(timeout=timeout)[1]
-        except BaseException:  # also when the worker is terminated
+        except BaseException:  # including SystemExit when the worker is terminated
             _kill_group(process)
             raise
     return process.returncode, errors.decode(errors="replace")
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    if sys.platform == "win32":  # it has no process groups
+    if sys.platform == "win32":  # Windows has no process groups
         process.kill()
     else:
         with suppress(ProcessLookupError):

@@ -224,7 +224,7 @@ class SvgReader:
 
 
 def _continued_id(classes: tuple[str, ...]) -> str:
-    """Return the id of a symbol that continues from an earlier system: later parts have it as a class, "id-..."."""
+    """Return the id of a symbol that continues from an earlier system, where the class "id-..." contains it; or ""."""
     return next((name.removeprefix("id-") for name in classes if name.startswith("id-")), "")
 
 
@@ -267,7 +267,7 @@ class VerovioEngraver:
         self.seed = seed
         data = Path(verovio.__file__).parent / "data"
         self._reader = SvgReader(options.interline / 20 / _UNITS, data, font.file)
-        self._toolkit = verovio.toolkit(False)  # True: searches for its data next to the main program, and fails
+        self._toolkit = verovio.toolkit(False)  # with True, it would search for its data next to the main program
         self._toolkit.setResourcePath(str(data))
         verovio.enableLog(verovio.LOG_OFF)
         if font.file is not None:
@@ -309,7 +309,7 @@ class VerovioEngraver:
                 **{f"pageMargin{side}": self.options.margin for side in ("Top", "Bottom", "Left", "Right")},
                 "footer": "none",
                 "xmlIdSeed": self.seed,
-                "dynamSingleGlyphs": True,  # letters, which are combined to the dynamics of V1 later
+                "dynamSingleGlyphs": True,  # single letters; `combine_dynamics` combines them
                 "expandNever": True,
                 "svgFormatRaw": True,
                 "outputFormatRaw": True,

@@ -74,7 +74,7 @@ def mask_pixels(counts: str, height: int) -> tuple[Ints, Ints]:
 
 
 def _encode_deltas(counts: Ints, offset: Ints) -> list[str]:
-    """Encode run lengths: from the fourth of a mask on, as the difference to the last but one."""
+    """Encode run lengths as COCO does: from the fourth of a mask on, as differences from the last but one."""
     rank = np.arange(len(counts)) - np.repeat(offset, np.diff(np.append(offset, len(counts))))
     deltas = counts.copy()
     from_fourth = np.flatnonzero(rank > 2)

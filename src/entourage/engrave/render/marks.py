@@ -26,7 +26,7 @@ class Group:
 
     @property
     def kind(self) -> str:
-        """The first class, or ""."""
+        """Kind of the group: its first class, or ""."""
         return self.classes[0] if self.classes else ""
 
     def ancestors(self) -> Iterator[Group]:

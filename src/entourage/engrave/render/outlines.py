@@ -99,7 +99,7 @@ def _segment_points(
 
 
 def _flatten(controls: list[complex], tolerance: float) -> list[complex]:
-    """Return points on a quadratic or cubic curve, without the first, so that chords are within the tolerance."""
+    """Return points on a quadratic or cubic curve, without its start, so that chords are within the tolerance."""
     curvature = max(abs(a - 2 * b + c) for a, b, c in zip(controls, controls[1:], controls[2:], strict=False))
     n = min(max(math.ceil(math.sqrt(0.75 * curvature / tolerance)), 1), 64)
     t = np.arange(1, n + 1) / n
@@ -162,7 +162,7 @@ def stroke_edges(line: Points, width: float, cap: str = "butt") -> Edges:
 
 
 def _stroke_segment(line: Points, width: float, cap: str) -> Edges:
-    """Return the edges of a stroke between two points without array operations: most lines of a page are such."""
+    """Return the edges of a stroke between two points, as of most lines; scalars are faster than arrays here."""
     (x0, y0), (x1, y1) = line.tolist()
     length = math.hypot(x1 - x0, y1 - y0)
     if length == 0:

@@ -20,7 +20,7 @@ from entourage.engrave.render.raster import Ink, Ints, rasterise
 Image = NDArray[np.uint8]
 Number = TypeVar("Number", np.uint8, np.uint16)
 _SLANTED = ("beam", "slur", "tie", "dynamicCrescendoHairpin", "dynamicDiminuendoHairpin")
-# Where symbols overlap, the pixel belongs to the later in this list; classes that are not listed come last.
+# Where symbols overlap, the pixel belongs to the class that is later in this list; unlisted classes come last.
 _PAINT_ORDER: tuple[str, ...] = ("staff", "ottavaBracket", "graceNote", "legerLine", "stem", "tupletBracket")
 _PAINT_ORDER += ("dynamicCrescendo", "dynamicDiminuendo", "slur", "tie", "beam")
 
@@ -31,7 +31,7 @@ class Pixels:
 
     Attributes:
         symbol_index: index of the symbol, shape (n,).
-        x, y: the pixel, shape (n,) each.
+        x, y: coordinates of the pixel, shape (n,) each.
     """
 
     symbol_index: Ints

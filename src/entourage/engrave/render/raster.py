@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from entourage.engrave.render.outlines import Edges
 
 Ints = NDArray[np.int64]
-_MAX_COORDINATE = 20_000.0  # pixels; coordinates beyond any page are clipped, so that they need no memory
+_MAX_COORDINATE = 20_000.0  # pixels; larger coordinates are clipped, because they would need memory
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Ink:
     """The pixels that shapes cover, ordered by shape, column (from the left) and row (from the top).
 
     Attributes:
-        x, y: the pixel, shape (n,); it may be outside the page.
+        x, y: coordinates of the pixel, which may be outside the page, shape (n,) each.
         coverage: fraction of the pixel that is covered, in (0, 1], shape (n,).
         start: index of the first pixel of each shape, and n, shape (shapes + 1,).
     """
@@ -42,8 +42,8 @@ class Ink:
 def rasterise(shapes: list[Edges]) -> Ink:
     """Compute the coverage of pixels by each of the shapes.
 
-    Parts of a shape with the same orientation may overlap: pixels inside are covered once, and the areas in pixels at
-    a border are added, to at most 1. Holes have the opposite orientation.
+    Where parts of a shape with the same orientation overlap, their areas in a pixel are added, to at most 1. Holes have
+    the opposite orientation.
 
     Args:
         shapes: edges of each shape, shape (n, 4), in pixels; pixel (i, j) is the square from (i, j) to (i + 1, j + 1).
@@ -62,7 +62,7 @@ def rasterise(shapes: list[Edges]) -> Ink:
     total = int(start[-1])
     ink = Ink(np.empty(total, np.int64), np.empty(total, np.int64), np.empty(total, np.float32), start)
     for shape, x, y, coverage in parts:
-        # The pixels of a shape are contiguous in its part: copy them to the position of the shape.
+        # Either part has the pixels of a shape one after another: copy them to the position of the shape in `ink`.
         first = np.concatenate([[True], shape[1:] != shape[:-1]]).nonzero()[0] if len(shape) else shape
         index = start[shape] + np.arange(len(shape)) - np.repeat(first, np.diff(np.append(first, len(shape))))
         ink.x[index], ink.y[index], ink.coverage[index] = x, y, np.minimum(coverage, 1.0)
@@ -74,7 +74,7 @@ _MIN_COVERAGE = 1e-3  # below the resolution of an eight-bit image
 
 
 def _axis_aligned(shapes: list[Edges], sizes: Ints) -> Ints:
-    """Return the indices of axis-aligned rectangles (staff lines, stems, ledger lines), half of the marks of a page."""
+    """Return the indices of axis-aligned rectangles (staff lines, stems, ledger lines), about half of all marks."""
     four = np.flatnonzero(sizes == 4)
     if len(four) == 0:
         return four

@@ -18,7 +18,7 @@ from entourage.engrave.scores.musicxml_writer import DIVISIONS, Value, attribute
 
 _WHOLE = Value(Fraction(4))
 _DYNAMICS = ("p", "f", "pp", "ppp", "pppp", "ppppp", "ff", "fff", "ffff", "fffff", "mp", "mf", "fp", "sf", "sfz", "rfz")
-_TUPLETS = {  # actual notes: (normal notes, lengths of the parts in eighths (2 and 3: quarters); rests are negative)
+_TUPLETS = {  # actual notes: (normal notes, lengths in eighths, for 2 and 3 in quarters; rests are negative)
     3: (2, (2, -1)),
     6: (4, (-3, -3)),
     2: (3, (-1, -1)),
@@ -47,7 +47,7 @@ Item = TypeVar("Item")
 
 
 class Figures:
-    """Writer of figures.
+    """Writer of figures, the short passages that scores consist of.
 
     Args:
         random: generator of all random choices.
@@ -62,8 +62,8 @@ class Figures:
     def all_figures(self) -> Iterator[list[Bar]]:
         """Yield every figure once.
 
-        Symbols next to notes are distributed over the measures of other figures: measures of their own would make
-        ordinary notes and rests too frequent.
+        Symbols that accompany notes are distributed over the measures of other figures, because separate measures would
+        make ordinary notes and rests too frequent.
         """
         contents = self.shuffled([*self.flags(), *self.tuplets(), self.seconds, self.beamed])
         surrounding = self.shuffled(self.directions())
@@ -87,14 +87,14 @@ class Figures:
             yield [make_bar()]
 
     def random_step(self, line: bool | None = None, middle: int | None = None) -> int:
-        """Draw a step on the staff: on a line or in a space if `line` is given, around another middle line if any."""
+        """Draw a step near `middle` (default: the middle line); `line` selects steps on lines (True) or in spaces."""
         offset = int(self.random.integers(-3, 4))
         if line is not None and (offset % 2 == 0) != line:
             offset += 1
         return (self.middle if middle is None else middle) + offset
 
     def ornamented_notes(self) -> Iterator[str]:
-        """Yield whole notes, each with an ornament, bowing or fingering, most with an articulation."""
+        """Yield whole notes, each with an ornament, a bowing or a fingering, and most also with an articulation."""
         names = ("accent", "staccato", "tenuto", "staccatissimo", "strong-accent")
         placements = [(name, place) for name in names for place in ("above", "below")]
         articulations = [f"<articulations><{name} placement='{place}'/></articulations>" for name, place in placements]
@@ -109,7 +109,7 @@ class Figures:
             yield note(self.random_step(line=k % 2 == 0), _WHOLE, notations="".join(notations))
 
     def directions(self) -> list[tuple[str, str]]:
-        """Return directions before and after the notes of a measure: dynamics, signs, hairpins, pedal, octave line."""
+        """Return pairs of directions before and after notes: dynamics, signs, hairpins, pedals and octave lines."""
         pairs = [(direction(f"<dynamics><{name}/></dynamics>"), "") for name in _DYNAMICS]
         pairs.append((direction("<dynamics><other-dynamics>m</other-dynamics></dynamics>"), ""))
         pairs += [(direction("<segno/>", "above"), ""), (direction("<coda/>", "above"), "")]
@@ -187,7 +187,7 @@ class Figures:
         return texts
 
     def long_values(self) -> Bar:
-        """Write breves a second apart, in both sizes, in four halves."""
+        """Write two breves a second apart, as grace notes and in full size, in a measure of 4/2."""
         low = self.random_step(line=True)
         breve = Value(Fraction(8))
         small = note((low, low + 1), breve, grace="plain")

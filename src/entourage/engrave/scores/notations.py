@@ -76,7 +76,7 @@ def _root_files(container: bytes, source: object) -> list[str]:
     return [element.get("full-path", "") for element in root.iter("{*}rootfile")]
 
 
-# The patterns start with a newline, not ^, which takes three times as long; `_normalize_newlines` prepends one.
+# The patterns start with a newline instead of ^, which is three times slower; `_normalize_newlines` prepends one.
 _MARK = re.compile(r"\n(?:X:[ \t]*([0-9]{0,9})|K:)")
 _FIELD = re.compile(r"\n([ABCDFGHILMNORSUZmr]):[^\n]*")  # fields that a file header may define for all tunes
 _EMPTY = re.compile(r"\n[ \t]*\n")
@@ -122,7 +122,7 @@ def tune_numbers(data: bytes) -> Iterator[str]:
 
 
 def _find_tunes(text: str) -> Iterator[tuple[str, int, int]]:
-    """Yield number, start and position of the key of each tune; an `X:` without a key of its own is skipped."""
+    """Yield the number of each tune and the positions of its `X:` and `K:`; an `X:` that no `K:` follows is skipped."""
     start: re.Match[str] | None = None
     for mark in _MARK.finditer(text):
         if mark[1] is not None:
@@ -137,7 +137,7 @@ def _normalize_newlines(text: str) -> str:
 
 
 def _extract_tune(text: str, key: int, shared: str) -> str:
-    """Cut off the prose after a tune and insert the shared fields that it lacks before its key."""
+    """Return a tune without the prose after it, and with those fields of the file header that it lacks before `K:`."""
     present = set(_FIELD.findall("\n" + text[:key]))
     added = "".join(field[0][1:] + "\n" for field in _FIELD.finditer(shared) if field[1] not in present)
     if len(added) > MAX_SHARED_FIELDS:

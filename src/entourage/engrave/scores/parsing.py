@@ -19,7 +19,7 @@ _BY_SUFFIX: dict[str, Notation] = {".abc": "abc", ".krn": "humdrum", ".mei": "me
 _DECLARED = re.compile(r"^\s*<\?xml[^>]*\?>")
 _ENCODING = re.compile(rb"""^\s*<\?xml[^>]*encoding=["']([\w.:-]+)["']""")
 _ID_TAGS = ("slur", "tied", "wedge", "fermata", "accidental", "dynamics", "pedal", "octave-shift", "tuplet", "harmony")
-_MAX_DEPTH = 200  # Verovio's parser recurses
+_MAX_DEPTH = 200  # levels of nested elements; Verovio's parser is recursive
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def parse_score(text: str, name: str) -> Score:
 
 
 def _select_tune(text: str, file: ScoreFile) -> str:
-    """Extract the requested tune: Verovio would engrave several as one score, all in the key of the last."""
+    """Extract the requested tune of an ABC file; Verovio would engrave all tunes as one, in the key of the last."""
     try:
         return nth_tune(text, file.tune)
     except ValueError as error:
@@ -152,7 +152,7 @@ def _check_depth(root: etree._Element, file: ScoreFile) -> None:
 
 
 def _add_xml_ids(root: etree._Element) -> frozenset[str]:
-    """Add an id such as note12 to each element of MEI's music without one; return all ids."""
+    """Add an id such as note12 to each element of MEI's `<music>` that has none, and return all ids."""
     key = "{http://www.w3.org/XML/1998/namespace}id"
     ids = {i for element in root.iter("*") if (i := element.get(key))}
     counts: dict[str, int] = {}
@@ -170,7 +170,7 @@ def _add_xml_ids(root: etree._Element) -> frozenset[str]:
 
 
 def _add_ids(root: etree._Element) -> frozenset[str]:
-    """Add ids such as p1m12n3 to MusicXML and return all. Existing ids are retained unless they are duplicates."""
+    """Add ids such as p1m12n3 to MusicXML and return all ids; existing ids are retained unless they are duplicates."""
     ids: set[str] = set()
 
     def set_id(element: etree._Element, fallback: str) -> None:

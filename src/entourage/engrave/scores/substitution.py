@@ -96,7 +96,7 @@ def _double_accidental(element: etree._Element, random: np.random.Generator) -> 
 
 
 def _affects_no_other_note(accidental: etree._Element) -> bool:
-    """Return whether no other note of the measure has the same step and octave, whose pitch would change, too."""
+    """Return whether an accidental affects only its own note: no other note of the measure has its step and octave."""
     note = accidental.getparent()
     if note is None or note.find("pitch") is None:
         return False
