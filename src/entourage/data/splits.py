@@ -10,8 +10,9 @@ from entourage.validation import is_integer
 def stratified_split(labels: ArrayLike, train_fraction: float, seed: int) -> NDArray[np.uint8]:
     """Split each class at random in the same proportion.
 
-    The number of training images of a class with c images is `train_fraction` times c, rounded (a half upwards). A
-    class with two or more images has at least one in each part; the image of a class with a single one is for training.
+    The number of training images of a class with c images is `train_fraction` times c, rounded to an integer (halves
+    are rounded up). A class with two or more images has at least one in each part; a class with a single image has it
+    in the training part.
 
     Args:
         labels: classes, shape (n,), from 0.
@@ -37,12 +38,13 @@ def stratified_split(labels: ArrayLike, train_fraction: float, seed: int) -> NDA
 def sample_labels(labels: ArrayLike, amount: int | float, seed: int) -> NDArray[np.int64]:
     """Sample the images that keep their labels, at least one of each class.
 
-    An integer is the total number of labels. Each class receives the same number; the remainder goes to classes drawn
-    at random, one each. A class with too few images keeps all labels, and the other classes receive the difference. A
-    float is the fraction of each class: its number of images times the fraction, rounded (a half upwards), at least 1.
+    If `amount` is an integer, it is the total number of labels. Each class receives the same number; the remainder is
+    distributed over classes drawn at random, one label each. A class with too few images keeps all of its labels, and
+    the other classes receive the difference. If `amount` is a float, each class keeps this fraction of its labels,
+    rounded to an integer (halves are rounded up), and at least one.
 
-    With the same seed, a larger fraction includes all labels of a smaller one. So does a larger number, if neither
-    leaves a remainder: results for 10, 50 and 100 labels differ by the added labels only.
+    With the same seed, the sample for a larger fraction contains the sample for a smaller one. The same is true of
+    numbers that leave no remainder: samples of 10, 50 and 100 labels differ by the added labels only.
 
     Args:
         labels: classes of all images, shape (n,), from 0.
@@ -56,11 +58,11 @@ def sample_labels(labels: ArrayLike, amount: int | float, seed: int) -> NDArray[
         ValueError: the amount is out of range, or the labels are not classes.
     """
     classes = _check_labels(labels)
-    random = np.random.default_rng(seed)
-    members = _shuffled_classes(classes, random)
+    rng = np.random.default_rng(seed)
+    members = _shuffled_classes(classes, rng)
     available = np.array([len(indices) for indices in members])
     if is_integer(amount):
-        quota = _spread(int(amount), available, random)
+        quota = _spread(int(amount), available, rng)
     elif isinstance(amount, float) and 0.0 < amount <= 1.0:
         quota = np.array([max(1, _round(amount * size)) for size in available.tolist()])
     else:
@@ -69,7 +71,7 @@ def sample_labels(labels: ArrayLike, amount: int | float, seed: int) -> NDArray[
     return np.sort(np.concatenate(sampled))
 
 
-def _spread(total: int, available: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.int64]:
+def _spread(total: int, available: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
     """Return the number of labels per class, as equal as the sizes of the classes allow."""
     if not len(available) <= total <= available.sum():
         span = f"from {len(available)} (one per class) to {available.sum()} (all images)"
@@ -79,18 +81,18 @@ def _spread(total: int, available: NDArray[np.int64], random: np.random.Generato
         open_classes = np.flatnonzero(quota < available)
         each = total // len(open_classes)
         if each == 0:
-            open_classes, each = random.choice(open_classes, total, replace=False), 1
+            open_classes, each = rng.choice(open_classes, total, replace=False), 1
         taken = np.minimum(each, available[open_classes] - quota[open_classes])
         quota[open_classes] += taken
         total -= int(taken.sum())
     return quota
 
 
-def _shuffled_classes(classes: NDArray[np.int64], random: np.random.Generator) -> list[NDArray[np.int64]]:
+def _shuffled_classes(classes: NDArray[np.int64], rng: np.random.Generator) -> list[NDArray[np.int64]]:
     """Return the indices of the images of each class, in random order."""
     order = np.argsort(classes, kind="stable")
     _, starts = np.unique(classes[order], return_index=True)
-    return [random.permutation(members) for members in np.split(order, starts[1:])]
+    return [rng.permutation(members) for members in np.split(order, starts[1:])]
 
 
 def _check_labels(labels: ArrayLike) -> NDArray[np.int64]:
