@@ -108,7 +108,7 @@ class Backbone:
 
     @property
     def origin(self) -> str:
-        """Name and abbreviated digest of the weights; a training is resumed only with an equal origin."""
+        """Name and abbreviated digest of the weights; a training run can be resumed only if they are unchanged."""
         return f"{self.name} {self.weights[:8]}"
 
     @property

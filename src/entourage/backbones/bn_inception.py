@@ -29,7 +29,7 @@ class _Branches(NamedTuple):
     Attributes:
         one: branch of a 1 x 1 convolution; 0 in blocks that halve the resolution, which have no such branch.
         three: branch of a 1 x 1 and a 3 x 3 convolution.
-        double: branch of a 1 x 1 and two 3 x 3 convolutions; the latter have equal numbers.
+        double: branch of a 1 x 1 and two 3 x 3 convolutions; the two have the same number of channels.
         pool: 1 x 1 convolution after pooling; 0 in blocks that halve the resolution, which have none.
     """
 

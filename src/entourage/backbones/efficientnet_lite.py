@@ -19,7 +19,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from entourage.backbones.backbone import Backbone, Preprocessing, digest_weights
 
-MAX_FAST_COLUMNS = 3  # columns of a kernel whose gradient is fast
+MAX_FAST_COLUMNS = 3  # maximum number of kernel columns for which oneDNN's gradient is fast
 
 
 class DepthwiseConv(nn.Conv2d):

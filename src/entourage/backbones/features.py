@@ -35,7 +35,7 @@ class Extraction:
     Attributes:
         features: shape (n_ok, dim).
         indices: index of each row's image among the paths, ascending.
-        failures: path and reason, one line, of every image that could not be read.
+        failures: path of every image that could not be read, and the reason in one line.
     """
 
     features: NDArray[np.float32]
@@ -274,7 +274,7 @@ def default_cache_dir() -> Path:
 
 
 def _digest_all(paths: Sequence[Path], workers: int) -> tuple[dict[bytes, list[int]], dict[int, str]]:
-    """Return the indices of the paths of each digest, and the reasons of files that cannot be read by index."""
+    """Return the indices of the paths by digest, and, by index, the reasons why files cannot be read."""
     positions: dict[bytes, list[int]] = defaultdict(list)
     reasons: dict[int, str] = {}
     executor = ThreadPoolExecutor(workers, thread_name_prefix="digest")

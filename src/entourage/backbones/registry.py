@@ -69,7 +69,7 @@ def _import_timm(name: str) -> ModuleType:
 
 
 def _feature_dim(name: str, module: nn.Module, size: tuple[int, int]) -> int:
-    """Return the length of a feature vector by a forward pass: some models have a `num_features` that differs."""
+    """Return the length of a feature vector, from a forward pass: `num_features` of some models is another number."""
     with torch.inference_mode():
         features = module(torch.zeros(1, 3, *size))
     if features.ndim != 2:

@@ -129,7 +129,7 @@ def _read_csv(path: Path) -> _Raw:
             encoding="utf-8-sig",
             low_memory=False,
         )
-        if not isinstance(frame.index, pd.RangeIndex):  # pandas uses first cells without a header as the index
+        if not isinstance(frame.index, pd.RangeIndex):  # pandas makes an index of first cells without a header
             raise ValueError("the rows have more cells than the header; expected equal numbers")
     except READ_ERRORS as error:  # pandas' own errors are ValueErrors
         raise _unreadable(path, error) from error

@@ -16,7 +16,7 @@ from entourage.data.media import UnreadableImageError, decode_image, read_image
 
 
 class ImageSource(Protocol):
-    """Images by index, decoded at each access."""
+    """Images that are read by index and decoded at each access."""
 
     def __len__(self) -> int: ...
 
@@ -158,7 +158,7 @@ def _digest(*parts: NDArray[np.generic] | bytes) -> str:
     digest = hashlib.blake2b(digest_size=16)
     for part in parts:
         data = memoryview(part if isinstance(part, bytes) else np.ascontiguousarray(part).data)
-        digest.update(f"{data.nbytes}:".encode())  # other parts with the same concatenation differ by their lengths
+        digest.update(f"{data.nbytes}:".encode())  # the length distinguishes parts with the same concatenation
         digest.update(data)
     return digest.hexdigest()
 

@@ -113,7 +113,7 @@ def _non_empty_rows(stream: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
             yield reader.line_num, cells
 
 
-_SHOWN = 3  # how many missing items a message names
+_SHOWN = 3  # maximum number of missing items that a message names
 
 
 def read_labels(path: str | Path, items: Sequence[str]) -> dict[str, str]:

@@ -56,7 +56,7 @@ def decode_image(file: Path | BinaryIO, name: str | Path, shorter_side: int | No
         with Image.open(file) as image:
             if shorter_side is not None:
                 image.draft(None, (shorter_side, shorter_side))
-            ImageOps.exif_transpose(image, in_place=True)  # a copy would take a tenth of the time of a tiny image
+            ImageOps.exif_transpose(image, in_place=True)  # a copy would take a tenth of the time for a tiny image
             return _to_rgb(image)
     except UnidentifiedImageError as error:  # its own message repeats the path, or names an object in memory
         raise UnreadableImageError(name, "not an image, or of an unknown format") from error

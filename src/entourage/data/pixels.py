@@ -59,7 +59,7 @@ def write_pixel_file(
             footer = json.dumps({"digest": digest, "failures": failures}).encode()
             stream.write(footer + len(footer).to_bytes(_LENGTH_BYTES, "little") + _MAGIC)
             stream.seek(0)
-            # The header has the same length as before: NumPy reserves digits for the number of rows.
+            # The final header is as long as the provisional one: NumPy reserves digits for the number of rows.
             if _write_header(stream, (rows, *shape[1:])) != header_end:
                 raise ValueError(f"cannot write {path}: the header has another length; expected NumPy to pad it")
     except OSError as error:
@@ -103,7 +103,7 @@ def _write_header(stream: BinaryIO, shape: tuple[int, ...]) -> int:
 
 
 def _read_footer(path: Path) -> dict[str, Any] | None:
-    """Return the footer, or None if the file is of another kind."""
+    """Return the footer of a cache file, or None if `write_pixel_file` did not write the file."""
     tail = _LENGTH_BYTES + len(_MAGIC)
     try:
         with path.open("rb") as stream:
@@ -172,8 +172,8 @@ def decode_pixels(
         workers: number of threads. None: one per core, at most 16, and a single one for tiny images.
         progress: whether to show a progress bar on stderr; None: only on a terminal.
         cache_file: a `.npy` file that stores the pixels instead of memory. It is reused if it was made from the same
-            images with the same options, otherwise replaced. Image files are the same if path, size and modification
-            time are.
+            images with the same options, otherwise replaced. Image files count as the same if path, size and
+            modification time are equal.
 
     Returns:
         The pixels. Memory: the result, or with a file, 12 MiB per thread (more only for very large images).

@@ -15,15 +15,16 @@ from torch import Tensor
 def fingerprint(*values: Tensor | NDArray[Any] | bytes | str, size: int = 8) -> str:
     """Return a digest of arrays, tensors, bytes and strings.
 
-    The type, shape and order of the values count, so that no two sequences of values share a digest by construction. A
-    tensor and an array of the same type, shape and values have the same digest, on any device and in any memory order.
+    Types, shapes and order of the values are hashed, too, so that different sequences never pass equal bytes to the
+    hash. A tensor and an array of the same type, shape and values have the same digest, on any device and in any memory
+    order.
 
     Args:
         values: the values.
         size: bytes of the digest.
 
     Returns:
-        Hexadecimal digits, 2 size of them. Costs one pass over the values.
+        2 * `size` hexadecimal digits. Costs one pass over the values.
 
     Raises:
         TypeError: a value is an object of another type, or an array of objects.
@@ -54,9 +55,9 @@ def _header(dtype: torch.dtype | np.dtype[Any], shape: tuple[int, ...]) -> bytes
 
 
 def digest(*values: Tensor) -> str:
-    """Return a digest of the types, shapes and values of tensors, as the notes of shipped cluster networks contain it.
+    """Return a digest of the types, shapes and values of tensors, as stored in the notes of shipped cluster networks.
 
-    Unlike those of `fingerprint`, its values must not change. Costs one pass over the tensors.
+    Unlike the digests of `fingerprint`, these must never change. Costs one pass over the tensors.
     """
     hasher = hashlib.blake2b(digest_size=8)
     for value in values:

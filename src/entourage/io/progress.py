@@ -20,7 +20,7 @@ def process_count() -> int:
 
 
 def is_shown(show: bool | None) -> bool:
-    """Return `show`, or for None whether this is the main process and stderr is a terminal."""
+    """Return `show`; if it is None, return whether this is the main process and stderr is a terminal."""
     return is_main_process() and sys.stderr.isatty() if show is None else show
 
 

@@ -29,7 +29,7 @@ _STYLE = {
     "xtick.color": INK,
     "ytick.color": INK,
     "svg.fonttype": "none",
-    "svg.hashsalt": "entourage",  # equal figures have equal texts
+    "svg.hashsalt": "entourage",  # equal figures give equal SVG text
 }
 
 
@@ -74,7 +74,7 @@ def bars(names: Sequence[str], stacks: Sequence[tuple[str, Sequence[float]]], *,
 
     Args:
         names: one bar per name.
-        stacks: name and values of each part, at most three; one value per bar.
+        stacks: name and values of each segment of the bars, at most three segments; one value per bar.
         label: label of the x-axis.
     """
     with figure_style():

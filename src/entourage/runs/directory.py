@@ -16,7 +16,7 @@ from entourage.io.files import remove_unfinished, write_json
 
 try:
     import fcntl
-except ImportError:  # Windows has no flock: there, every lock is free
+except ImportError:  # Windows has no flock: there, every lock is acquired
     fcntl = None  # type: ignore[assignment]
 
 _ABSENT = "not set"
@@ -77,7 +77,7 @@ def _is_same_file(path: Path, file: TextIO) -> bool:
 
 @contextmanager
 def lock_directory(path: Path, state: Path | None = None) -> Iterator[None]:
-    """Lock a run directory until the block ends; run directories below it have locks of their own.
+    """Lock a run directory until the block ends; run directories inside it have separate locks.
 
     Args:
         path: the directory, for the message.
@@ -149,11 +149,11 @@ def _different_names(stored: Mapping[str, Any], current: Mapping[str, Any]) -> I
 
 
 def _differ(one: Any, other: Any) -> bool:
-    return bool(one != other) and repr(one) != repr(other)  # NaN differs from itself
+    return bool(one != other) and repr(one) != repr(other)  # NaN is unequal to itself
 
 
 def _parts(value: Any) -> dict[str, Any]:
-    """Return the parts of a dict or list by the suffix that each adds to the name; nothing for other values."""
+    """Return the items of a dict or list by the suffix that names them, ".key" or "[0]"; {} for other values."""
     if isinstance(value, dict):
         return {f".{key}": part for key, part in value.items()}
     return {f"[{index}]": part for index, part in enumerate(value)} if isinstance(value, list) else {}
@@ -172,14 +172,14 @@ class RunDirectory:
 
     Args:
         path: the directory; it is made if necessary. None: nothing is locked, compared or written.
-        config: values by name that decide the results; anything that JSON can represent, or NumPy's integers.
-        file: path of the stored configuration below `path`. The lock lies in the same folder. If that is a folder
-            below `path`, all of its temporary files are deleted on entry.
+        config: values by name that determine the results; anything that JSON can represent, or NumPy's integers.
+        file: path of the stored configuration below `path`. The lock lies in the same folder. If that is a folder below
+            `path`, all of its temporary files are deleted on entry.
         messages: see `check_config`.
         root: see `check_config`.
         on_mismatch: "error" raises an error if the configurations differ. "restart" only sets `restarted`; the caller
-            then deletes the earlier results and calls `commit`, in this order, so that a killed process does not
-            leave results of one configuration under another.
+            then deletes the earlier results and calls `commit`, in this order, so that a killed process does not leave
+            results of one configuration under another.
         owner: whether this process locks and writes. The other processes of a distributed run only compare.
         deferred: names of values that `check` adds later. Until then they are not compared.
         resumable: returns whether there is anything to resume. As long as there is not, a stored configuration is
@@ -266,7 +266,7 @@ class RunDirectory:
         write_json(self._file, self.config)
 
     def _read(self) -> None:
-        """Set `stored` and `resumed` from the file."""
+        """Read the stored configuration, and set `stored` and `resumed`."""
         if self._file is None or (self._resumable is not None and not self._resumable()) or not self._file.is_file():
             return
         try:
@@ -283,7 +283,7 @@ class RunDirectory:
             self.restarted = True
 
     def _compare(self) -> None:
-        """Compare all values but the deferred ones."""
+        """Compare all values of the configuration except the deferred ones with the stored configuration."""
         if not self.resumed or self.path is None:
             return
         stored = {name: value for name, value in self.stored.items() if name not in self._deferred}

@@ -51,12 +51,12 @@ class MetricsLog:
             self._writer.close()
 
     def train(self, step: int, epoch: int, rate: float, losses: dict[str, float], seconds: float) -> None:
-        """Log the losses up to a step."""
+        """Log the means of the losses over the steps since the previous line."""
         self._write({"step": step, "epoch": epoch, "lr": rate, "losses": losses, "seconds": round(seconds, 3)})
         self._plot(step, {"lr": rate, **{f"train/{name}": value for name, value in losses.items()}})
 
     def validation(self, step: int, epoch: int, metrics: dict[str, float], seconds: float) -> None:
-        """Log the metrics after a step."""
+        """Log the metrics of the validation after a step."""
         self._write({"step": step, "epoch": epoch, "metrics": metrics, "seconds": round(seconds, 3)})
         self._plot(step, {f"validation/{name}": value for name, value in metrics.items()})
 

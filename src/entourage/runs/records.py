@@ -28,9 +28,9 @@ class RecordStore(Generic[T]):
         write: writes a record to a file.
         root: the folder that output files lie in; None: `folder`.
         folders: the folders below `root` that units write to. Only files directly in them are reserved or deleted.
-        outputs: returns the output files that a record file lists, relative to `root`, also if `read` returns None,
-            as for records of an earlier version. None: records list no files, and the reservation of a finished unit
-            stays as long as its record.
+        outputs: returns the output files that a record file lists, relative to `root`, also if `read` returns None, as
+            for records of an earlier version. None: records list no files, and the reservation of a finished unit stays
+            as long as its record.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class RecordStore(Generic[T]):
         """Write the record of a unit in one step; an earlier one is replaced.
 
         Raises:
-            OSError: it cannot be written, as on a full disk.
+            OSError: the record cannot be written, for example to a full disk.
         """
         with atomic_path(self.path(key)) as temporary:
             self._write(temporary, value)
@@ -97,7 +97,7 @@ class RecordStore(Generic[T]):
 
         Raises:
             ValueError: a file does not lie directly in one of `folders`.
-            OSError: the note cannot be written, as on a full disk.
+            OSError: the reservation cannot be written, for example to a full disk.
         """
         files = [PurePosixPath(output).as_posix() for output in outputs]
         for file in files:
@@ -109,13 +109,14 @@ class RecordStore(Generic[T]):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("a", encoding="utf-8") as stream:
-                # The line break comes first: a line that a kill cut short then spoils no other line.
+                # The line break comes first, so that an incomplete line of a killed process does not damage the next
+                # line.
                 stream.write("".join(f"\n{json.dumps(file)}" for file in files))
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(path)) from error  # a full disk names no file
 
     def reserved(self, key: str) -> list[str]:
-        """Return the files that are reserved for a unit; lines that were cut short are skipped, as nothing followed."""
+        """Return the files that are reserved for a unit; incomplete lines are skipped: no file was written."""
         path, files = self._reservation(key), []
         for line in path.read_bytes().splitlines() if path.is_file() else ():
             try:
@@ -127,7 +128,7 @@ class RecordStore(Generic[T]):
         return files
 
     def remove_stale(self, keep: Collection[str], protected: Collection[Path] = ()) -> list[Path]:
-        """Delete all records but some, and all output files that no remaining record lists.
+        """Delete all records except those of `keep`, and all output files that no remaining record lists.
 
         Only files that a record lists or that were reserved are deleted. The reservations are deleted last, so that a
         process that is killed here does not lose them.
@@ -137,7 +138,7 @@ class RecordStore(Generic[T]):
             protected: files that stay in any case, such as the inputs of the run.
 
         Returns:
-            The output files that were deleted, sorted. Costs a read of all records' lists.
+            The output files that were deleted, sorted. Costs reading the lists of all records.
         """
         records, reservations = self.keys(), self._stems(_RESERVED)
         listed = {key: self._listed(key) for key in records}
@@ -168,7 +169,7 @@ class RecordStore(Generic[T]):
         return sorted(path.name.removesuffix(suffix) for path in paths if not is_unfinished(path))
 
     def _is_output(self, file: str) -> bool:
-        """Return whether a file lies directly in one of the folders; files named by a damaged list may not."""
+        """Return whether a file lies directly in one of the folders; a damaged list may name other files."""
         path = PurePosixPath(file)
         return path.name not in ("", "..") and path.parent.as_posix() in self.folders
 

@@ -114,7 +114,7 @@ class Checkpoints:
 
     Args:
         folder: the run directory.
-        config: configuration that a resumed run must have, too.
+        config: configuration that must be unchanged when the run is resumed.
         root_dir: the folder to delete to start from scratch, if it is another one; see `Task`.
     """
 
@@ -245,7 +245,7 @@ def per_process_tensors(task: Task[Any, Any]) -> dict[str, Tensor]:
 def _extra_state_of(
     rank: int, task: Task[Any, Any], main: Mapping[str, Tensor], others: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """Return the extra state of a process: the main process's, with the per-process tensors of this rank."""
+    """Return the extra state of a process: that of the main process, with the per-process tensors of this rank."""
     if rank == 0:
         return dict(main)
     shared = {name: value for name, value in main.items() if not name.startswith(task.per_process_state)}

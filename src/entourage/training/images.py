@@ -1,8 +1,8 @@
 """Decoded images in memory or on the GPU, and random augmentation of batches on the training device.
 
 All geometric changes (crop, flip, rotation, shear, scaling to the network's input) are one affine map and one pass of
-bilinear sampling; all changes of colour are one affine map of RGB. Strong augmentation therefore takes a small part of
-the time of a training step on a GPU, and needs no worker processes.
+bilinear sampling; all changes of colour are one affine map of RGB. Strong augmentation therefore takes a small fraction
+of the time of a training step on a GPU, and needs no worker processes.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class AugmentationOptions:
 
     Attributes:
         area: smallest and largest area of the crop, as a fraction of the image.
-        aspect: largest change of the aspect ratio of the crop: 4/3 allows 3:4 to 4:3 of the image's.
+        aspect: largest change of the aspect ratio of the crop: 4/3 allows 3/4 to 4/3 of the image's aspect ratio.
         flip: probability of a horizontal flip.
         rotate: largest angle of rotation in degrees, in both directions.
         shear: largest shear, as a fraction of the width.
@@ -117,7 +117,7 @@ class AugmentationOptions:
                 raise ValueError(f"{name} is {getattr(self, name)}; expected 0 or more")
 
 
-NO_AUGMENTATION = AugmentationOptions(flip=0.0)  # the image itself
+NO_AUGMENTATION = AugmentationOptions(flip=0.0)  # no change of the image except its scale
 WEAK = AugmentationOptions(area=(0.7, 1.0), aspect=8 / 7)
 STRONG = AugmentationOptions(
     area=(0.3, 1.0),

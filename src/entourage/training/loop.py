@@ -52,7 +52,7 @@ def train(
         title: title of the progress line.
 
     Returns:
-        Steps, metrics and the reason of the end.
+        Number of steps, metrics, and the reason why the training ended.
 
     Raises:
         NonFiniteLossError: a loss or a weight became infinite or NaN; the last checkpoint was written before.
@@ -91,7 +91,7 @@ class _Training:
         self.best: dict[str, Tensor] = {}  # the best weights of a run without a directory
 
     def run(self, progress: bool | None, title: str) -> TrainingResult:
-        """Make the remaining steps."""
+        """Run the remaining training steps."""
         with self._locked():
             self._resume()
             if not self.state.finished:
@@ -111,7 +111,7 @@ class _Training:
             checkpoints = self.checkpoints
             if checkpoints is not None and self.accelerator.is_main_process and not checkpoints.finished():
                 stack.enter_context(lock_directory(checkpoints.folder))
-            self.accelerator.wait_for_everyone()  # until the main process has locked it
+            self.accelerator.wait_for_everyone()  # until the main process has locked the directory
             yield
 
     def _resume(self) -> None:
@@ -130,7 +130,7 @@ class _Training:
             if main and self.checkpoints is not None:
                 folder = self.checkpoints.folder
                 self.checkpoints.clean_up(self.state)
-            self.accelerator.wait_for_everyone()  # until all have read the checkpoint that the next one replaces
+            self.accelerator.wait_for_everyone()  # until all processes have read the checkpoint
             self.model = stack.enter_context(prepared_model(self.accelerator, self.task.model))
             self.metrics_log = stack.enter_context(MetricsLog(folder, self.state.step, self.options.tensorboard))
             show = progress if main else False
@@ -280,7 +280,7 @@ class _Training:
 
 
 def _broadcast(*modules: nn.Module) -> None:
-    """Copy the tensors of the main process to all others; statistics of batch normalisation differ until then."""
+    """Copy the tensors of the main process to the others, whose statistics of batch normalisation differ until then."""
     for value in (value for module in modules for value in module.state_dict().values()):
         tensor = value.contiguous()
         torch.distributed.broadcast(tensor, src=0)

@@ -23,27 +23,27 @@ class TrainingOptions:
     """
 
     epochs: int = 10
-    max_steps: int | None = None  # ends the run earlier, also within an epoch
+    max_steps: int | None = None  # number of updates after which the run ends, even within an epoch
     accumulate: int = 1  # batches whose gradients are averaged in one step
     optimizer: OptimizerName = "adamw"
     learning_rate: float = 1e-3
     weight_decay: float = 0.0
-    momentum: float = 0.9  # of "sgd" only
+    momentum: float = 0.9  # momentum of "sgd"; other optimisers ignore it
     schedule: Schedule = "constant"
-    warmup_steps: int = 0  # steps of a linear rise before the schedule
+    warmup_steps: int = 0  # steps of a linear rise of the learning rate before the schedule
     milestones: tuple[int, ...] = ()  # epochs at whose start "step" multiplies the learning rate by gamma
     gamma: float = 0.1
     clip_norm: float | None = None  # largest norm of the gradient of all weights
     precision: Precision = "auto"  # bfloat16 on GPUs that support it, float16 on older ones, float32 elsewhere
     seed: int = 0
-    validate_every: int = 1  # epochs; the end of the run is always validated
+    validate_every: int = 1  # epochs between validations; the end of the run is always validated
     monitor: str | None = None  # the metric that selects the best weights
     mode: Mode = "max"  # whether larger or smaller values are better
     ties: Ties = "first"  # which of equally good weights are selected; a tie does not reset the patience
     patience: int | None = None  # validations without a new best value after which the run stops
     restore_best: bool = False  # whether the run ends with the best weights instead of the last
-    checkpoint_every: int | None = None  # steps; each epoch ends with a checkpoint in any case
-    log_every: int = 20  # steps; logging waits for the preceding steps on a GPU
+    checkpoint_every: int | None = None  # steps between checkpoints; each epoch ends with one in any case
+    log_every: int = 20  # steps between lines of the log; logging waits for the preceding steps on a GPU
     tensorboard: bool = False
     workers: int = 2  # threads that load batches ahead; 0 loads each batch when needed
 

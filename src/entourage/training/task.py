@@ -30,7 +30,7 @@ class Task(ABC, Generic[Item, Batch]):
         model: the network. It must contain all learnt parameters, also those of the loss (proxies, temperatures): only
             its weights are synchronised between processes and stored in checkpoints. A submodule that must stay in
             evaluation mode overrides `train`.
-        skips_parameters: whether some steps use only a part of the parameters; required for distributed training.
+        skips_parameters: whether some steps leave parameters unused, which distributed training has to consider.
         mismatch_messages: by the name of a value of the run's configuration, the text of the error if it differs from
             the stored one; for values without a meaning for users, such as digests.
         per_process_state: prefixes of the names in `extra_state` whose tensors differ between processes; a checkpoint
@@ -99,7 +99,7 @@ class Task(ABC, Generic[Item, Batch]):
         """Hook after each update, in every process, e.g. for a moving average; `step` includes the update."""
 
     def final_model(self) -> nn.Module:
-        """Return the network that is validated and saved: the model, or e.g. an average stored in `extra_state`."""
+        """Return the network that is validated and saved: `model`, or an average of its weights, for example."""
         return self.model
 
     def extra_state(self) -> dict[str, Tensor]:
@@ -134,7 +134,7 @@ def _storage_keys(*modules: nn.Module) -> tuple[object, ...]:
 class EMA:
     """Exponential moving average of the weights and buffers of a module.
 
-    Update t (from 0) uses the decay d_t = min(decay, (1 + t) / (10 + t)), so that the untrained weights soon lose their
+    Update t (from 0) uses the decay d_t = min(decay, (1 + t) / (10 + t)), so that the initial weights soon lose their
     influence. Integer buffers, such as the counter of batch normalisation, are copied.
 
     Args:
@@ -142,7 +142,7 @@ class EMA:
         decay: decay in the long run, in [0, 1).
 
     Attributes:
-        module: the average, in evaluation mode.
+        module: a copy of the module with the averaged weights, in evaluation mode.
         updates: number of updates.
     """
 
@@ -166,7 +166,7 @@ class EMA:
         self.updates += 1
 
     def _find_pairs(self, model: nn.Module) -> _TensorPairs:
-        """Return the pairs of tensors; they are cached, because finding them takes longer than averaging."""
+        """Return pairs of tensors of the average and of `model`, cached because finding them takes long."""
         if self._pairs is None or self._pairs.keys != _storage_keys(self.module, model):
             current = [*model.parameters(), *model.buffers()]
             if current:
@@ -179,12 +179,12 @@ class EMA:
         return self._pairs
 
     def state(self) -> dict[str, Tensor]:
-        """Return the tensors that `load_state` restores, for `Task.extra_state`."""
+        """Return the tensors of the average, for `Task.extra_state`; `load_state` restores them."""
         weights = {f"{_MODULE}{name}": value for name, value in self.module.state_dict().items()}
         return {**weights, _UPDATES: torch.tensor(self.updates)}
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Restore the result of `state`."""
+        """Restore the average from the result of `state`."""
         weights = {name.removeprefix(_MODULE): value for name, value in state.items() if name.startswith(_MODULE)}
         self.module.load_state_dict(weights)
         self.updates = int(state[_UPDATES])
@@ -211,21 +211,21 @@ class EMATask(Task[Item, Batch]):
         self.average = EMA(model, decay) if decay else None
 
     def prepare(self, device: torch.device) -> None:
-        """Move the average to the device."""
+        """Move the running average of the weights to the device."""
         if self.average is not None:
             self.average.module.to(device)
 
     def after_step(self, step: int) -> None:
-        """Update the average."""
+        """Update the running average of the weights."""
         if self.average is not None:
             self.average.update(self.model)
 
     def final_model(self) -> nn.Module:
-        """Return the average, or `model` without one."""
+        """Return the network with averaged weights, or `model` if there is no average."""
         return self.model if self.average is None else self.average.module
 
     def extra_state(self) -> dict[str, Tensor]:
-        """Return the tensors of the average, with the prefix "average."."""
+        """Return the tensors of the running average, with the prefix "average."."""
         return {} if self.average is None else {f"{_AVERAGE}{k}": value for k, value in self.average.state().items()}
 
     def load_extra_state(self, state: Mapping[str, Tensor]) -> None:

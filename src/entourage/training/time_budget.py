@@ -234,7 +234,7 @@ def _check_one_process() -> None:
 def _write_plan(plan: Path, values: dict[str, Any]) -> None:
     """Write the plan unless another process, which may already be training, has written one."""
     while not plan.is_file():
-        with try_lock(plan) as locked:  # held only while the line is written
+        with try_lock(plan) as locked:  # held only while the file is written
             if locked and not plan.is_file():
                 write_json(plan, values, indent=None)
 
@@ -244,7 +244,7 @@ def _planned_steps(run_dir: Path, minutes: float) -> int:
     plan = json.loads((run_dir / _PLAN).read_text(encoding="utf-8"))
     steps, seconds = int(plan["steps"]), float(plan["seconds a step"])
     planned = float(plan.get("minutes", steps * seconds / 60))  # earlier versions stored no minutes
-    if abs(minutes - planned) > seconds / 60:  # of these, the planned minutes are rounded to entire steps
+    if abs(minutes - planned) > seconds / 60:  # without stored minutes, `planned` is rounded to steps
         message = f"minutes {planned:g} ({steps} steps), now {minutes:g}"
         check_config(run_dir, {"minutes": planned}, {"minutes": minutes}, {"minutes": message})
     return steps

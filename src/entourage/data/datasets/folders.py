@@ -17,8 +17,8 @@ _SPLITS = {"train": TRAIN, "test": TEST, "val": TEST}
 def read_image_folder(folder: str | Path, *, exclude: Collection[str] = ()) -> ImageSet:
     """Read CLASS/IMAGE, or train/CLASS/IMAGE and test/CLASS/IMAGE; images may also lie in subfolders of their class.
 
-    Next to `train`, a folder `val` is used as the test set if there is no `test`. Otherwise `val` is ignored, because
-    validation images are for neither training nor testing. To use them, read that folder separately.
+    If there are folders `train` and `val` but no `test`, `val` is the test set. Otherwise `val` is ignored, because
+    validation images are for neither training nor testing. To use them, read the folder `val` separately.
 
     Args:
         folder: folder of the classes, or of train/ and test/.
@@ -74,7 +74,7 @@ def read_caltech101(folder: str | Path) -> ImageSet:
 
 
 def files_below(root: Path, items: Sequence[str]) -> ImageFiles:
-    """Return the files that a list of images names, which must lie below a folder, because lists may be hostile.
+    """Return the paths of listed images after checking that they lie below a folder, because the list may be hostile.
 
     Args:
         root: the folder.
@@ -94,7 +94,7 @@ _OPTIONAL = ("split", "filenames", "orig_size", "angle")
 
 
 def read_pack(path: str | Path) -> ImageSet:
-    """Read a pack and check it.
+    """Read and check a pack, an image archive in one `.npz` file.
 
     Its arrays are `data` (uint8, the encoded images), `offsets` (n + 1 indices into `data`), `labels` (n, from 0) and
     `class_names`, and optionally `split` (0 train, 1 test), `filenames`, `orig_size` (width and height) and `angle`.

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from entourage.io.files import error_reason
 
 SPLITS = ("train", "val", "test")
-N_HELD_OUT = 15  # pages for validation, and for testing; the other 110 of 140 are for training
+N_HELD_OUT = 15  # pages for validation, and as many for testing; the other 110 of 140 are for training
 HOMEPAGE = "https://ufal.mff.cuni.cz/muscima"
 _NAMES = ("muscima_pp", "muscima-pp", "MUSCIMA-pp", "MUSCIMA-pp_v2.0", "muscima")
 _STAFF_HEIGHT = 4.13  # height of the box of a staff in interlines: four spaces and the thickness of a line
@@ -65,7 +65,7 @@ def find_muscima(root: str | Path | None = None) -> Path:
         The path of the folder or archive.
 
     Raises:
-        ValueError: it is missing; the message names the searched folder and the download page.
+        ValueError: the data set is missing; the message names the searched folder and the download page.
     """
     chosen = os.environ.get("ENTOURAGE_DATA") if root is None else root
     if not chosen:
@@ -80,7 +80,7 @@ def find_muscima(root: str | Path | None = None) -> Path:
 
 
 def holds_muscima(path: Path) -> bool:
-    """Return whether a path is MUSCIMA++: an archive of that name, or a folder with its annotations."""
+    """Return whether a path contains MUSCIMA++: an archive of that name, or a folder with its annotations."""
     if path.is_file():
         return path.name.lower().startswith("muscima") and ".tar" in path.name
     return path.is_dir() and any(path.glob("**/annotations/CVC-MUSCIMA_W-*.xml"))
@@ -189,7 +189,7 @@ class DeepScoresPage:
 
 
 def holds_deepscores(path: Path) -> bool:
-    """Return whether a path may be DeepScoresV2: a zip archive, or a folder with its tables."""
+    """Return whether a path may contain DeepScoresV2: a zip archive, or a folder with its tables."""
     return path.suffix == ".zip" or any(path.glob(f"**/{_TABLES}"))
 
 

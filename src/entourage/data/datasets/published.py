@@ -1,4 +1,4 @@
-"""Readers of official layouts.
+"""Readers of data sets in the layouts in which they are published.
 
 CUB-200-2011, Stanford Online Products and COIL-100 have their labels in text files or file names, Cars-196 in MATLAB
 files (in two layouts), and CIFAR-10 in batches (in a binary and a Python version).
@@ -140,7 +140,7 @@ def _read_lines(path: Path, columns: int, *, header: bool = False) -> list[list[
 
 
 def _numbers(path: Path) -> dict[str, int]:
-    """Read a file with the columns key and number."""
+    """Read a text file whose lines consist of a key and a number, and return the numbers by key."""
     numbers: dict[str, int] = {}
     for line, (key, value) in enumerate(_read_lines(path, 2), start=1):
         if not value.isdecimal():
