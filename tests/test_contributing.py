@@ -21,9 +21,10 @@ def test_a_loss_that_is_added_is_available_by_name(monkeypatch: pytest.MonkeyPat
     pytest.importorskip("pytorch_metric_learning")
     from entourage.embed.losses import pml
 
-    monkeypatch.setattr(pml, "_FACTORIES", dict(pml._FACTORIES))
     (example,) = EXAMPLES["Add a loss of embeddings"]
-    exec(example, {})
+    namespace = dict(vars(pml))
+    exec(example, namespace)  # the example is an edit of the table in this module
+    monkeypatch.setattr(pml, "_FACTORIES", pml._FACTORIES | namespace["_FACTORIES"])
     monkeypatch.setattr(pml, "BASELINE_LOSSES", tuple(pml._FACTORIES))  # made from the table at import
     assert isinstance(pml.baseline_loss("circle", 4, 8), pml.PMLLoss)
 
