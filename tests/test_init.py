@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import doctest
+import os
 import subprocess
 import sys
 
@@ -73,3 +74,23 @@ def test_help_loads_no_dependency_but_typer(command: str) -> None:
         f"import entourage.cli; sys.argv[1:] = {[*command.split(), '--help']}; entourage.cli.main()"
     )
     assert not (DEPENDENCIES - {"rich", "typer"}) & loaded
+
+
+@pytest.mark.parametrize(
+    ("variables", "code", "expected"),
+    [
+        ({}, "import entourage", "PASSIVE"),
+        ({}, "import entourage.cli.main", "PASSIVE"),
+        ({"OMP_WAIT_POLICY": "ACTIVE"}, "import entourage", "ACTIVE"),
+        ({"GOMP_SPINCOUNT": "100"}, "import entourage", "None"),
+        ({}, "import sys; sys.modules['torch'] = None; import entourage", "None"),
+    ],
+)
+def test_threads_wait_asleep_unless_the_user_has_chosen_or_torch_is_loaded(
+    variables: dict[str, str], code: str, expected: str
+) -> None:
+    chosen = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"}
+    environment = {name: value for name, value in os.environ.items() if name not in chosen}
+    command = [sys.executable, "-c", f"{code}; import os; print(os.environ.get('OMP_WAIT_POLICY'))"]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True, env=environment | variables).stdout
+    assert printed.strip() == expected

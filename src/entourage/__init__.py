@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING
 
 from entourage.lazy_imports import lazy_exports
@@ -30,6 +32,11 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
+
+# Threads of torch that wait for each other sleep instead of spinning. On a machine with other busy processes, spinning
+# threads hold the cores that the threads they wait for need. OpenMP reads its variables when torch is loaded.
+if "torch" not in sys.modules and not {"GOMP_SPINCOUNT", "KMP_BLOCKTIME"} & os.environ.keys():
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 __getattr__, __dir__ = lazy_exports(
     __name__,

@@ -118,13 +118,14 @@ def test_smallest_graphs(n: int, affinity: Any) -> None:
     assert w.nnz == n * (n - 1)
 
 
-@pytest.mark.parametrize(("k", "other_points"), [(3, False), (9, False), (12, True)])
-def test_duplicates_are_neighbours_with_finite_weights(k: int, other_points: bool) -> None:
+@pytest.mark.parametrize("k", [3, 9, 12])
+def test_duplicates_and_other_points_are_neighbours_with_finite_weights(k: int) -> None:
     w = NeighborGraph(torch.from_numpy(np.repeat(POINTS[:6], 10, axis=0)), k).w.tocoo()
     assert np.isfinite(w.data).all()
     assert (w.data > 0).all()
-    # Each point has nine copies: other points are neighbours only for k > 9.
-    assert (w.row // 10 != w.col // 10).any() == other_points
+    # Each point has nine copies: a search for k < 10 points alone would find nothing else.
+    assert (w.row // 10 != w.col // 10).any()
+    assert (w.row // 10 == w.col // 10).any()
 
 
 def test_only_duplicates_give_equal_weights() -> None:
@@ -141,12 +142,13 @@ def test_farthest_neighbour_is_the_scale_if_seven_are_duplicates() -> None:
     np.testing.assert_array_equal(w.data[~far], 1)
 
 
-def test_mean_scale_is_used_if_all_neighbours_are_duplicates() -> None:
+def test_the_scale_of_points_with_many_duplicates_is_the_distance_to_other_points() -> None:
     points = torch.tensor([[0.0]] * 9 + [[300.0], [-600.0]])
-    w = NeighborGraph(points, 8, symmetrize="max", normalize=False).w
-    # Both outliers have eight of the duplicates as neighbours, at 300 and 600; the duplicates get the mean scale, 450.
-    np.testing.assert_allclose(w[[9]].data, [np.exp(-(300**2) / (300 * 450))] * 8, rtol=1e-5)
-    np.testing.assert_allclose(w[[10]].data, [np.exp(-(600**2) / (600 * 450))] * 8, rtol=1e-5)
+    w = NeighborGraph(points, 2, symmetrize="max", normalize=False).w
+    # Neighbours: of each duplicate another one and the point at 300, of which every duplicate's scale is 300; of the
+    # point at 300 a duplicate and the point at -600, whose scale are 900.
+    np.testing.assert_allclose(w[0, 9], np.exp(-(300**2) / (300 * 900)), rtol=1e-5)
+    np.testing.assert_allclose(w[0, 1], 1)
 
 
 @pytest.mark.parametrize(("affinity", "dense"), [("cosine", cosine), ("pearson", pearson)])
@@ -257,7 +259,7 @@ def test_a_query_equal_to_duplicates_has_edges_to_them() -> None:
     w = graph.weights_to(torch.from_numpy(POINTS[:1])).tocoo()
     assert np.isfinite(w.data).all()
     assert (w.data > 0).all()
-    assert (w.col < 10).all()
+    assert w.col[w.data.argmax()] < 10
 
 
 @pytest.mark.parametrize("negatives", ["clamp", "shift"])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import sparse
+from scipy.spatial.distance import cdist
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -16,7 +17,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from tests.label.conftest import METHODS, Data, Method, assert_sound
 
 from entourage.game import NeighborGraph
-from entourage.label import LabelSpreading, LinearSVMLabeller, PoissonLearning
+from entourage.label import GraphTransduction, LabelSpreading, LinearSVMLabeller, PoissonLearning
 from entourage.label.base import GraphLabeller, check_graph
 
 
@@ -234,3 +235,40 @@ def test_after_fit_graph_predict_expects_similarities(graph_method: Method, thre
     np.testing.assert_array_equal(found.predict(queries), three.truth[:4])
     with pytest.raises(ValueError, match=r"\(4, 2\), but the model was fitted to a graph; expected the"):
         found.predict(three.X[:4])
+
+
+@pytest.mark.parametrize("labels", [[0.0, np.nan, np.nan, 1.0], np.array([0, np.nan, np.nan, 1], dtype=np.float32)])
+def test_nan_denotes_unlabelled_and_whole_numbers_stay_integers(labels: Any) -> None:
+    model = GraphTransduction(n_neighbors=1).fit([[0.0], [0.1], [5.0], [5.1]], labels)
+    assert model.transduction_.tolist() == [0, 0, 1, 1]
+    assert model.transduction_.dtype.kind == "i"
+
+
+def test_nan_denotes_unlabelled_among_text_labels() -> None:
+    model = GraphTransduction(n_neighbors=1).fit([[0.0], [0.1], [5.0], [5.1]], ["a", np.nan, np.nan, "b"])
+    assert model.transduction_.tolist() == ["a", "a", "b", "b"]
+
+
+def test_sparse_features_and_distances_give_the_labels_of_dense_features(graph_method: Any) -> None:
+    generator = np.random.default_rng(0)
+    X = np.concatenate([generator.normal(size=(30, 5)), generator.normal(4, size=(30, 5))])
+    y = np.array([0] * 2 + [-1] * 28 + [1] * 2 + [-1] * 28)
+    dense = graph_method(n_neighbors=5).fit(X, y)
+    for options, given, queries in (
+        ({}, sparse.csr_matrix(X), sparse.csr_matrix(X[::7])),
+        ({"metric": "precomputed"}, cdist(X, X), cdist(X[::7], X)),
+        ({"metric": "sqeuclidean", "squared": False}, X, X[::7]),
+    ):
+        model = graph_method(n_neighbors=5, **options).fit(given, y)
+        np.testing.assert_array_equal(model.transduction_, dense.transduction_)
+        np.testing.assert_array_equal(model.predict(queries), dense.predict(X[::7]))
+
+
+def test_labels_reach_points_that_occur_ten_times(graph_method: Any) -> None:
+    X = np.repeat(np.arange(12.0)[:, None], 10, axis=0)
+    y = np.full(120, -1)
+    y[0], y[119] = 0, 1
+    model = graph_method(n_neighbors=4).fit(X, y)
+    assert len(model.unreached_) == 0
+    assert (model.transduction_[:20] == 0).mean() > 0.9
+    assert (model.transduction_[100:] == 1).mean() > 0.9

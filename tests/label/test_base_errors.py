@@ -21,7 +21,6 @@ def changed(values: Any, position: Any, value: float) -> Any:
         (lambda X, y: {"y": np.full(60, "")}, "none of the 60 points is labelled"),
         (lambda X, y: {"X": changed(X, (3, 1), np.nan)}, "Input X contains NaN"),
         (lambda X, y: {"X": changed(X, (3, 1), np.inf)}, "Input X contains infinity"),
-        (lambda X, y: {"X": sparse.csr_matrix(X)}, "Sparse data was passed|sparse"),
         (lambda X, y: {"y": y[:59]}, r"inconsistent numbers of samples: \[60, 59\]"),
         (lambda X, y: {"prior": np.ones((59, 3))}, r"prior has shape \(59, 3\); expected \(60, 3\)"),
         (lambda X, y: {"prior": np.ones((60, 2))}, r"prior has shape \(60, 2\); expected \(60, 3\)"),

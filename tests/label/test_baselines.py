@@ -106,3 +106,12 @@ def test_poisson_converges_with_a_nearly_disconnected_graph() -> None:
         warnings.simplefilter("error")
         found = PoissonLearning(affinity="precomputed").fit(w, [0, 0, -1, -1, 1, -1, -1, -1])
     assert found.transduction_.tolist() == [0] * 4 + [1] * 4
+
+
+def test_poisson_learning_does_not_change_a_graph_with_negligible_edges() -> None:
+    weights = np.zeros((4, 4), dtype=np.float32)
+    weights[[0, 1, 2, 3], [1, 0, 3, 2]] = 1
+    weights[1, 2] = weights[2, 1] = 1e-20
+    graph = sparse.csr_matrix(weights)
+    PoissonLearning(affinity="precomputed").fit_graph(graph, np.array([0, -1, 1, -1]))
+    np.testing.assert_array_equal(graph.toarray(), weights)

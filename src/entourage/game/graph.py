@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.preprocessing import normalize as normalize_sparse_rows
 from torch import Tensor
 
+from entourage.game.metric_search import DistinctSearch, Metric, MetricSearch, Search
 from entourage.game.neighbors import Neighbors, NeighborSearch
 from entourage.game.similarity import SCALE_NEIGHBOR, center_rows, check_bandwidth, normalize_rows
 from entourage.validation import check_choice, is_integer
@@ -35,7 +37,8 @@ class NeighborGraph:
     """Nearest-neighbour graph of a set of points, with edges to new points.
 
     Args:
-        points: shape (n, d), finite; the search runs on their device.
+        points: shape (n, d), finite; the search runs on their device. With a metric, an array or a sparse CSR matrix,
+            or with metric="precomputed" distances of shape (n, n).
         n_neighbors: number of neighbours of each point; "auto" for `default_n_neighbors(n)`, None for n - 1.
         affinity: weight of an edge. "self_tuning" and "gaussian" decrease with Euclidean distance; "cosine" and
             "pearson" compare directions, also in the search. Points without a direction (a zero or a constant row) have
@@ -46,6 +49,8 @@ class NeighborGraph:
         symmetrize: how the two directions of an edge are combined: "max", "mean" or "mutual" (`symmetrize`).
         normalize: divide each weight by the square roots of both degrees, so that hubs do not dominate.
         recall: fraction of the true neighbours to find in large sets; see `NeighborSearch`.
+        metric: "euclidean", "precomputed", a metric of scikit-learn's `pairwise_distances`, or a function of two rows.
+            All but "euclidean" of dense points compare all pairs, and are for "self_tuning" and "gaussian".
 
     Attributes:
         w: the graph, shape (n, n), float32.
@@ -56,7 +61,7 @@ class NeighborGraph:
 
     def __init__(
         self,
-        points: Tensor,
+        points: Any,
         n_neighbors: int | Literal["auto"] | None = "auto",
         *,
         affinity: Affinity = "self_tuning",
@@ -66,33 +71,41 @@ class NeighborGraph:
         symmetrize: Symmetry = "mean",
         normalize: bool = True,
         recall: float = 0.97,
+        metric: Metric = "euclidean",
     ) -> None:
         check_choice("affinity", affinity, Affinity)
+        _check_metric(metric, affinity, points)
         self.affinity = affinity
         self.squared = squared
         self.bandwidth = bandwidth
         self.negatives: Negatives = negatives
         self.symmetrize: Symmetry = symmetrize
         self.shift: float | None = None
-        self.n_neighbors = _check_n_neighbors(n_neighbors, len(points))
+        self.n_neighbors = _check_n_neighbors(n_neighbors, points.shape[0])
         directed, self.has_direction = self._directions(points)  # (p, d), (n,)
-        self.search = NeighborSearch(directed, min(self.n_neighbors, len(directed)), recall)
+        k = min(self.n_neighbors, directed.shape[0])
+        self.search: Search = (
+            NeighborSearch(directed, k, recall) if isinstance(directed, Tensor) else MetricSearch(directed, k, metric)
+        )
         neighbors = self.search.query_self()
+        if neighbors.distance.shape[1] and bool((neighbors.distance[:, -1] == 0).any()):
+            self.search = DistinctSearch(self.search, k)
+            neighbors = self.search.query_self()
         self.local_scale = _local_scale(neighbors.distance)  # (p,)
         w = self._symmetrized(self._csr(neighbors, self.local_scale, self.has_direction))
-        self.degree = np.asarray(w.sum(axis=1), dtype=np.float64).ravel() if normalize else np.ones(len(points))
+        self.degree = np.asarray(w.sum(axis=1), dtype=np.float64).ravel() if normalize else np.ones(w.shape[0])
         self.w = _divide_by_degrees(w, self.degree, self.degree)
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "local_scale": self.local_scale.cpu(), "has_direction": self.has_direction.cpu()}
 
-    def weights_to(self, queries: Tensor) -> sparse.csr_matrix:
+    def weights_to(self, queries: Any) -> sparse.csr_matrix:
         """Compute the similarities of new points to their k nearest points of the graph.
 
         The weights use the local scales and degrees of the graph, up to a factor per query.
 
         Args:
-            queries: shape (q, d).
+            queries: shape (q, d); distances of shape (q, n) with metric="precomputed".
 
         Returns:
             Similarities, shape (q, n), at most k per row.
@@ -100,13 +113,19 @@ class NeighborGraph:
         directed, has_direction = self._directions(queries)
         neighbors = self.search.query(directed)
         w = self._csr(neighbors, _local_scale(neighbors.distance, self.local_scale), has_direction)
-        return _divide_by_degrees(w, np.ones(len(queries)), self.degree)
+        return _divide_by_degrees(w, np.ones(queries.shape[0]), self.degree)
 
     def _symmetrized(self, w: sparse.csr_matrix) -> sparse.csr_matrix:
         return symmetrize(w, self.symmetrize)
 
-    def _directions(self, points: Tensor) -> tuple[Tensor, Tensor]:
+    def _directions(self, points: Any) -> tuple[Any, Tensor]:
         """Return the rows to compare, shape (p, d), and the mask of the points that they belong to, shape (n,)."""
+        if not isinstance(points, Tensor):
+            nonzero = np.ones(points.shape[0], dtype=bool)
+            if self.affinity == "cosine":  # sparse
+                points = normalize_sparse_rows(points)
+                nonzero = np.asarray(points.multiply(points).sum(axis=1)).ravel() > 0
+            return points[nonzero], torch.from_numpy(nonzero)
         if self.affinity not in ("cosine", "pearson"):
             return points, torch.ones(len(points), dtype=torch.bool, device=points.device)
         directed = normalize_rows(center_rows(points) if self.affinity == "pearson" else points)
@@ -117,7 +136,7 @@ class NeighborGraph:
     def _csr(self, neighbors: Neighbors, scale: Tensor, has_direction: Tensor) -> sparse.csr_matrix:
         """Return the edges of the queries to their neighbours, shape (q, n); rows without a direction have none."""
         columns = neighbors.index  # (p, k), indices among the points with a direction
-        if len(self.search.points) < len(self.has_direction):
+        if len(self.search) < len(self.has_direction):
             columns = self.has_direction.nonzero().flatten().to(columns.device)[columns]
         indptr = np.append(0, has_direction.cpu().numpy().cumsum()) * columns.shape[1]
         data = self._weights(neighbors, scale).float().cpu().numpy().ravel()
@@ -146,6 +165,17 @@ class NeighborGraph:
             neighbor_scale = self.local_scale[neighbors.index]
             exponent = distance / scale[:, None] * (distance / neighbor_scale if self.squared else 1 / neighbor_scale)
         return torch.exp(-exponent).clamp_min(MIN_WEIGHT)
+
+
+def _check_metric(metric: Metric, affinity: Affinity, points: Any) -> None:
+    """Raise ValueError if the search for this kind of points has no such metric or affinity."""
+    if isinstance(points, Tensor):
+        if metric != "euclidean":
+            raise ValueError(f"metric is {metric!r} for a tensor; expected 'euclidean', or an array")
+    elif metric != "euclidean" and affinity not in ("self_tuning", "gaussian"):
+        raise ValueError(f"affinity is {affinity!r} with a metric; expected 'self_tuning' or 'gaussian'")
+    elif affinity == "pearson":
+        raise ValueError("affinity is 'pearson' for sparse features; expected 'self_tuning', 'gaussian' or 'cosine'")
 
 
 def required_shift(values: Tensor, negatives: Negatives, name: str = "the graph") -> float:

@@ -10,7 +10,9 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 BLOCK = 2**23  # numbers in the largest temporary array: 32 MB, which fit into a large cache
@@ -320,6 +322,9 @@ class NeighborSearch:
         exact_up_to = EXACT_UP_TO.get(points.device.type, EXACT_UP_TO["cpu"])
         self.exact = recall == 1 or len(points) <= max(exact_up_to, n_neighbors + 1)
 
+    def __len__(self) -> int:
+        return len(self.points)
+
     def __getstate__(self) -> dict[str, object]:
         # Tensors are stored for a CPU; the indexes are quick to rebuild.
         state = {name: value for name, value in self.__dict__.items() if name != "_indexes"}
@@ -368,6 +373,19 @@ class NeighborSearch:
             return self._rescale(*exact_neighbors(queries, self.points, self.n_neighbors))
         first, second = self._indexes
         return self._rescale(*_merge(first.query(queries), second.query(queries)))
+
+    def group_copies(self) -> NDArray[np.int64]:
+        """Return the index of the first point that equals each point, shape (n,). Costs O(n d log n)."""
+        _, group = torch.unique(self.points, dim=0, return_inverse=True)  # (n,)
+        n, device = len(group), group.device
+        first = torch.full((int(group.max()) + 1,), n, dtype=torch.long, device=device)
+        first.scatter_reduce_(0, group, torch.arange(n, device=device), "amin")
+        return np.asarray(first[group].cpu().numpy())
+
+    def select(self, indices: NDArray[np.int64], n_neighbors: int) -> NeighborSearch:
+        """Return a search among some of the points."""
+        chosen = self.points[torch.from_numpy(indices).to(self.points.device)]
+        return NeighborSearch(chosen.to(self.mean) * self.scale + self.mean, n_neighbors, self.recall)
 
     def _rescale(self, index: Tensor, distance: Tensor) -> Neighbors:
         return Neighbors(index, distance.to(self.mean) * self.scale)

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 
 from entourage.compute import resolve_device
 from entourage.game.graph import Affinity, Negatives, NeighborGraph, Symmetry, required_shift
+from entourage.game.metric_search import Metric
 from entourage.label.targets import (
     Floats,
     Targets,
@@ -138,6 +139,9 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         symmetrize: "max", "mean" or "mutual".
         normalize: divide each weight by the square root of the degrees of both nodes; no effect on a precomputed graph.
         negatives: treatment of negative similarities: "error", "clamp" or "shift".
+        metric: "euclidean"; "precomputed" to pass distances as X, shape (n, n); a metric of scikit-learn's
+            `pairwise_distances`, such as "manhattan"; or a function of two rows. All but "euclidean" of dense features
+            compare all pairs, and are for the affinities "self_tuning" and "gaussian".
         classes: all classes, if some may have no label.
         max_iter: maximum number of iterations.
         tol: tolerance of the convergence criterion, which depends on the method; None runs `max_iter` iterations.
@@ -165,6 +169,7 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         symmetrize: Symmetry = "mean",
         normalize: bool = True,
         negatives: Negatives = "error",
+        metric: Metric = "euclidean",
         classes: ArrayLike | None = None,
         max_iter: int = 1000,
         tol: float | None = 1e-6,
@@ -176,6 +181,7 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         self.symmetrize = symmetrize
         self.normalize = normalize
         self.negatives = negatives
+        self.metric = metric
         self.classes = classes
         self.max_iter = max_iter
         self.tol = tol
@@ -189,8 +195,9 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         """Label all points.
 
         Args:
-            X: features, shape (n, d); with affinity="precomputed" the similarities, shape (n, n), dense or sparse.
-            y: labels, shape (n,), -1 where unlabelled ("" or None are also accepted among text labels).
+            X: features, shape (n, d), dense or sparse; with affinity="precomputed" the similarities, shape (n, n), also
+                dense or sparse; with metric="precomputed" the distances, shape (n, n).
+            y: labels, shape (n,), -1 or NaN where unlabelled ("" or None are also accepted among text labels).
             prior: prior distribution of each point, shape (n, m), columns in the order of `classes_`, 0 for excluded
                 labels; uniform by default.
 
@@ -273,7 +280,8 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         """Compute class probabilities of new points from their similarities to the fitted points, in one iteration.
 
         Args:
-            X: features, shape (q, d); with affinity="precomputed" the similarities to the fitted points, shape (q, n).
+            X: features, shape (q, d); with affinity="precomputed" the similarities to the fitted points, shape (q, n),
+                with metric="precomputed" the distances.
 
         Returns:
             Distributions, shape (q, m); uniform for a point if no label reaches any of its neighbours.
@@ -309,23 +317,28 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
 
     def _validated(self, X: ArrayLike | sparse.spmatrix, y: ArrayLike) -> tuple[Any, NDArray[np.generic]]:
         check_choice("affinity", self.affinity, (*get_args(Affinity), "precomputed"))
-        accept_sparse = "csr" if self.affinity == "precomputed" else False
-        features, labels = validate_data(self, X, y, accept_sparse=accept_sparse, dtype=[np.float32, np.float64])
+        features, labels = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float32, np.float64])
         return features, labels
 
     def _build_graph(self, X: Any, device: torch.device) -> sparse.csr_matrix:
         if self.affinity == "precomputed":
             return self._use_graph(*check_graph(X, self.negatives))
         self._neighbor_graph = NeighborGraph(
-            as_tensor(X).to(device),
+            self._as_points(X, device),
             self.n_neighbors,
             affinity=self.affinity,
             squared=self.squared,
             negatives=self.negatives,
             symmetrize=self.symmetrize,
             normalize=self.normalize,
+            metric=self.metric,
         )
         return self._neighbor_graph.w
+
+    def _as_points(self, X: Any, device: torch.device) -> Any:
+        """Return dense features with Euclidean distances as a tensor, and everything else unchanged."""
+        dense = self.metric == "euclidean" and isinstance(X, np.ndarray)
+        return as_tensor(X).to(device) if dense else X
 
     def _use_graph(self, graph: sparse.csr_matrix, shift: float) -> sparse.csr_matrix:
         self._neighbor_graph = None
@@ -345,10 +358,10 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         """Compute the unnormalised class scores of new points, shape (q, m)."""
         check_is_fitted(self)
         self._check_similarities(X)
-        accept_sparse = "csr" if self._neighbor_graph is None else False
-        queries: Any = validate_data(self, X, reset=False, accept_sparse=accept_sparse, dtype=[np.float32, np.float64])
+        queries: Any = validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float32, np.float64])
         if self._neighbor_graph is not None:
-            return np.asarray(self._neighbor_graph.weights_to(as_tensor(queries)) @ self._vote_weights)
+            points = self._as_points(queries, torch.device("cpu"))
+            return np.asarray(self._neighbor_graph.weights_to(points) @ self._vote_weights)
         return np.asarray(shift_similarities(queries, self._shift, self.negatives) @ self._vote_weights)
 
     def _check_similarities(self, X: Any) -> None:
@@ -368,6 +381,6 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = self.affinity == "precomputed"
-        tags.input_tags.sparse = self.affinity == "precomputed"
+        tags.input_tags.pairwise = "precomputed" in (self.affinity, self.metric)
+        tags.input_tags.sparse = self.metric != "precomputed"
         return tags

@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from entourage.game.graph import Affinity, Negatives, Symmetry, normalize_degrees, to_torch
+from entourage.game.metric_search import Metric
 from entourage.label.base import GraphLabeller, TransductionProblem, apply_prior
 from entourage.label.targets import Floats, Targets, ignore_class_count_warning
 
@@ -100,7 +101,7 @@ class LabelSpreading(LinearLabeller):
 
     Args:
         alpha: weight of the neighbours relative to the point's own label, in (0, 1).
-        n_neighbors, affinity, squared, symmetrize, normalize, negatives, classes, max_iter, tol, device: see
+        n_neighbors, affinity, squared, symmetrize, normalize, negatives, metric, classes, max_iter, tol, device: see
             `GraphLabeller`.
     """
 
@@ -114,6 +115,7 @@ class LabelSpreading(LinearLabeller):
         symmetrize: Symmetry = "mean",
         normalize: bool = True,
         negatives: Negatives = "error",
+        metric: Metric = "euclidean",
         classes: ArrayLike | None = None,
         max_iter: int = 1000,
         tol: float | None = 1e-6,
@@ -126,6 +128,7 @@ class LabelSpreading(LinearLabeller):
             symmetrize=symmetrize,
             normalize=normalize,
             negatives=negatives,
+            metric=metric,
             classes=classes,
             max_iter=max_iter,
             tol=tol,
@@ -173,7 +176,7 @@ def _components(w: sparse.csr_matrix) -> tuple[int, NDArray[np.int32]]:
     Edges with weights below the precision of float64 are ignored: across them no label mass flows numerically, and the
     linear system of a joint component would have no solution.
     """
-    edges = normalize_degrees(w)
+    edges = normalize_degrees(w).copy()  # the result shares its indices with w
     edges.data = (edges.data > MIN_CONDUCTANCE).astype(np.float32)
     edges.eliminate_zeros()
     return connected_components(edges, directed=True, connection="strong")
@@ -242,7 +245,7 @@ class LinearSVMLabeller(GraphLabeller):
         if self.affinity == "precomputed":
             return super()._build_graph(X, device)
         self._features, self._by_similarities = X, False
-        return sparse.csr_matrix((len(X), len(X)))
+        return sparse.csr_matrix((X.shape[0], X.shape[0]))
 
     def _use_graph(self, graph: sparse.csr_matrix, shift: float) -> sparse.csr_matrix:
         self._features, self._by_similarities = graph, True

@@ -93,12 +93,23 @@ def read_targets(y: NDArray[np.generic], classes: ArrayLike | None = None) -> Ta
 
 
 def fill_missing_labels(y: ArrayLike) -> ArrayLike:
-    """Replace missing values of a pandas Series by -1; return other labels unchanged."""
-    if not isinstance(y, pd.Series) or not y.isna().any():
+    """Replace missing labels: NaN, or missing values of a pandas Series, by -1; return other labels unchanged.
+
+    Numbers with NaN are of type float: they become integers again if they are whole.
+    """
+    if isinstance(y, pd.Series):
+        if not y.isna().any():
+            return y
+        values = y.to_numpy(dtype=object, copy=True)
+        values[y.isna().to_numpy()] = -1
+        return np.asarray(values)
+    if isinstance(y, (list, tuple)) and any(isinstance(label, str) for label in y):
+        y = np.array([-1 if label != label else label for label in y], dtype=object)
+    labels = np.asarray(y)
+    if labels.dtype.kind != "f" or not np.isnan(labels).any():
         return y
-    values = y.to_numpy(dtype=object, copy=True)
-    values[y.isna().to_numpy()] = -1
-    return np.asarray(values)
+    filled = np.where(np.isnan(labels), -1, labels)
+    return filled.astype(np.int64) if (filled == np.round(filled)).all() else filled
 
 
 def labelled_mask(y: NDArray[np.generic]) -> NDArray[np.bool_]:

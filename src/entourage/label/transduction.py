@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from entourage.game.dynamics import replicator, warm_start
 from entourage.game.graph import Affinity, Negatives, Symmetry, to_torch
+from entourage.game.metric_search import Metric
 from entourage.label.base import GraphLabeller, TransductionProblem
 from entourage.label.targets import Floats
 from entourage.validation import preset
@@ -66,7 +67,7 @@ class GraphTransduction(GraphLabeller):
     two-step random walk over the graph ends at points of the same label.
 
     Args:
-        n_neighbors, affinity, squared, symmetrize, normalize, negatives, classes, max_iter, device: see
+        n_neighbors, affinity, squared, symmetrize, normalize, negatives, metric, classes, max_iter, device: see
             `GraphLabeller`.
         class_similarity: S, shape (m, m), the payoff of each label against each other label (the identity by default):
             the partial payoffs are A_ij = w_ij S.
@@ -99,6 +100,7 @@ class GraphTransduction(GraphLabeller):
         symmetrize: Symmetry = "mean",
         normalize: bool = True,
         negatives: Negatives = "error",
+        metric: Metric = "euclidean",
         class_similarity: ArrayLike | None = None,
         class_priors: ArrayLike | Literal["empirical"] | None = None,
         walk_steps: int = 30,
@@ -114,6 +116,7 @@ class GraphTransduction(GraphLabeller):
             symmetrize=symmetrize,
             normalize=normalize,
             negatives=negatives,
+            metric=metric,
             classes=classes,
             max_iter=max_iter,
             tol=tol,
