@@ -62,10 +62,8 @@ class MetricSearch:
             if points.size and points.min() < 0:
                 raise ValueError(f"X: a distance is {points.min():.4g}; expected numbers of 0 or more")
         self.points, self.n_neighbors, self.metric = points, n_neighbors, metric
-        longest = (
-            float(np.sqrt(sparse.csr_matrix(points).power(2).sum(axis=1).max())) if sparse.issparse(points) else 0.0
-        )
-        self._rounding = ROUNDING * longest if metric == "euclidean" else 0.0
+        inexact = metric == "euclidean" and sparse.issparse(points)
+        self._rounding = ROUNDING * _longest_row(points) if inexact else 0.0
 
     def __len__(self) -> int:
         return int(self.points.shape[0])
@@ -187,3 +185,7 @@ def _prepend(own: NDArray[Any], others: NDArray[Any], single: NDArray[np.bool_])
     if not others.shape[1]:
         return own
     return np.where(single, np.concatenate([others, others[:, -1:]], 1), np.concatenate([own, others], 1))
+
+
+def _longest_row(points: Any) -> float:
+    return math.sqrt(points.power(2).sum(axis=1).max())
