@@ -17,6 +17,9 @@ def test_names() -> None:
         "efficientnet-lite2",
         "bn-inception:<file>",
         "timm:<model>",
+        "torchvision:<model>@<file>",
+        "open_clip:<model>@<file>",
+        "transformers:<model>@<file>",
     )
 
 

@@ -76,7 +76,7 @@ def test_timm_model_without_pretrained_weights(frozen: bool) -> None:
     ("name", "config", "message"),
     [
         ("nothing", {}, r"timm cannot load the model: Unknown model \(nothing\)"),
-        ("tokens", {}, r"features have shape \(1, 1, 6\); expected \(1, dim\)"),
+        ("tokens", {}, r"features have shape \(1, 1, 6\); expected a tensor of shape \(1, dim\)"),
         ("toy", {"input_size": (1, 8, 8)}, "takes 1 channels; expected 3"),
     ],
 )

@@ -116,3 +116,66 @@ def test_invalid_input_raises_in_one_line(
     assert message in str(result.exception)
     assert "\n" not in str(result.exception)
     assert not Path("out").exists()
+
+
+@pytest.fixture(scope="module")
+def index(images: Path) -> Path:
+    out = images.parent / "index"
+    result = call("index", images, "--out", out, "--model", "efficientnet-lite0", "--device", "cpu")
+    assert result.exit_code == 0, result.output
+    assert result.output == f"16 items: 16 embedded, 0 reused, 0 removed: {out}\n"
+    return out
+
+
+def test_index_is_updated(images: Path, index: Path) -> None:
+    arguments = ("index", images, "--out", index, "--model", "efficientnet-lite0", "--device", "cpu")
+    update = json.loads(call(*arguments, "--json").output)
+    assert (update["n"], update["embedded"], update["reused"], update["index"]) == (16, 0, 16, str(index))
+
+
+def test_search_of_an_index(images: Path, index: Path, tmp_path: Path) -> None:
+    query = images / "red" / "red1.png"
+    result = call(
+        "search", index, query, "blue0.png", "--top-k", 3, "--out", tmp_path / "f.html", "--csv", tmp_path / "f.csv"
+    )
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    assert lines[0] == str(query)
+    assert lines[4] == "blue0.png"
+    assert all("red/red" in line for line in lines[1:4])
+    assert lines[-2:] == [f"picture: {tmp_path / 'f.html'}", f"table: {tmp_path / 'f.csv'}"]
+    rows = json.loads(call("search", index, query, "--top-k", 3, "--json").output)
+    assert [row["item"] for row in rows] == [line.split("  ")[-1] for line in lines[1:4]]
+    assert json.loads(call("search", index, query, "--threshold", 1, "--json").output) == []
+
+
+def test_duplicates_of_an_index(images: Path, tmp_path: Path) -> None:
+    data = Path(shutil.copytree(images, tmp_path / "data"))
+    shutil.copy(data / "red" / "red1.png", data / "copy.png")
+    call("index", data, "--out", tmp_path / "index", "--model", "efficientnet-lite0", "--device", "cpu")
+    result = call("duplicates", tmp_path / "index", "--threshold", 0.99, "--out", tmp_path / "f.html")
+    assert result.exit_code == 0, result.output
+    assert result.output == f"1.000  copy.png  red/red1.png\n1 group of 2 items: {tmp_path / 'f.html'}\n"
+    groups = json.loads(call("duplicates", tmp_path / "index", "--threshold", 0.99, "--json").output)["groups"]
+    assert groups == [["copy.png", "red/red1.png"]]
+
+
+def test_export_of_an_index(index: Path, tmp_path: Path) -> None:
+    result = call("export", index, "--out", tmp_path / "v.npy")
+    assert result.exit_code == 0, result.output
+    assert result.output == f"16 vectors: {tmp_path / 'v.npy'}, {tmp_path / 'v.csv'}\n"
+    assert np.load(tmp_path / "v.npy").shape == (16, 1280)
+
+
+def test_invalid_arguments_of_indices(images: Path, run: Path, index: Path, tmp_path: Path) -> None:
+    for arguments, message in (
+        (("index", tmp_path / "none", "--out", tmp_path / "i"), "does not exist; expected a folder of images"),
+        (("index", images, "--out", index, "--device", "cpu"), "the embeddings of another network"),
+        (("search", tmp_path, "x"), "contains no current.json; expected an index"),
+        (("search", run, images), "a run needs data and a query; expected RUN DATA QUERY..."),
+        (("export", index, "--out", tmp_path / "v.txt"), "unknown suffix '.txt'"),
+        (("duplicates", tmp_path), "contains no current.json"),
+    ):
+        result = call(*arguments)
+        assert result.exit_code != 0
+        assert message in f"{result.output}{result.exception}", arguments

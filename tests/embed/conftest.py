@@ -9,6 +9,7 @@ from tests.embed import toys as toys_module
 
 from entourage.backbones.backbone import Backbone
 from entourage.embed import pipeline
+from entourage.embed.index import embedder
 from entourage.embed.losses.options import GroupLossOptions
 from entourage.embed.pipeline import TrainConfig, train_run
 from entourage.embed.training import run_folder
@@ -57,7 +58,7 @@ def toy_backbones(toys: ModuleType) -> Iterator[None]:
         return backbone
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in (pipeline, run_folder):
+        for module in (pipeline, run_folder, embedder):
             patch.setattr(module, "load_backbone", load)
         yield
 

@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.embed.toys import index_file
+from tests.embed.toys import index_folder
 
 from entourage.backbones import registry
 from entourage.data.pixels import decode_pixels
 from entourage.embed import pipeline
 from entourage.embed.data import SplitRows, read_images, split_rows
+from entourage.embed.index.vector_index import Index
 from entourage.embed.metrics import retrieval_metrics
 from entourage.embed.models import Rows, build_network, embed_rows
 from entourage.embed.pipeline import TrainConfig, train_run
@@ -23,13 +24,12 @@ from entourage.embed.training.random_search import Trial, search_recipes
 from entourage.embed.training.recipes import Recipe
 from entourage.embed.training.run_folder import read_run_config
 from entourage.embed.training.task import EmbeddingData
-from entourage.io.weights import read_weights
 from entourage.training.images import ImageBank
 
 
 def test_run_folder_contains_all_documented_files(trained: Path, image_folder: Path) -> None:
     assert {path.name for path in trained.iterdir()} == {
-        *("config.json", "summary.json", "report.html", index_file(trained).name, "training"),
+        *("config.json", "summary.json", "report.html", index_folder(trained).name, "training"),
         *("weights-1.safetensors", "weights-2.safetensors"),
     }
     summary = json.loads((trained / "summary.json").read_text())
@@ -55,7 +55,7 @@ def test_report_includes_metrics_of_the_untrained_backbone(
     network = build_network(toys.backbone(), 2).eval()
     embeddings = embed_rows(network, ImageBank(pixels.values), rows, toys.backbone().preprocessing)
     untrained = retrieval_metrics(embeddings, images.labels[rows])
-    index = read_weights(index_file(trained))[0]["embeddings"][rows]
+    index = Index.load(index_folder(trained)).vectors[rows]
     expected = {
         "validation, before the training": untrained,
         "validation": retrieval_metrics(index, images.labels[rows]),
@@ -202,7 +202,7 @@ def test_class_names_that_are_not_utf8_are_supported(image_folder: Path, recipe:
     config = TrainConfig(str(data), tmp_path / "run", recipe, "toy", hold_out=0, device="cpu", progress=False)
     assert train_run(config)["classes"] == {"training": 2}
     assert r"caf\udce9" in (tmp_path / "run" / "report.html").read_text("utf-8")
-    assert name in read_weights(index_file(tmp_path / "run"))[1]["classes"]
+    assert name in (Index.load(index_folder(tmp_path / "run")).labels or [])
 
 
 def test_single_class_raises_before_writing(tmp_path: Path, image_folder: Path, recipe: Recipe) -> None:

@@ -4,19 +4,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.embed.toys import index_file
+from tests.embed.toys import index_folder
 
 from entourage.embed import pipeline as evaluate
 from entourage.embed.data import read_images
+from entourage.embed.index.vector_index import Index
 from entourage.embed.metrics import retrieval_metrics
 from entourage.embed.pipeline import evaluate_run, select_split
-from entourage.io.weights import read_weights
 
 
 def test_metrics_match_the_index(trained: Path, image_folder: Path, tmp_path: Path) -> None:
     summary = evaluate_run(trained, str(image_folder), tmp_path / "out", device="cpu", progress=False)
-    tensors, notes = read_weights(index_file(trained))
-    expected = retrieval_metrics(tensors["embeddings"], notes["classes"])
+    index = Index.load(index_folder(trained))
+    assert index.labels is not None
+    expected = retrieval_metrics(index.vectors, index.labels)
     assert summary["metrics"] == pytest.approx(expected, abs=1e-6)
     assert (summary["images"], summary["classes"]) == (64, 8)
     assert json.loads((tmp_path / "out" / "metrics.json").read_text()) == summary

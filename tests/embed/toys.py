@@ -28,9 +28,9 @@ class ToyBody(nn.Module):
         return out
 
 
-def index_file(run: Path) -> Path:
-    """Return the only index of a run."""
-    (path,) = run.glob("index-*.safetensors")
+def index_folder(run: Path) -> Path:
+    """Return the folder of the only index of a run."""
+    (path,) = run.glob("index-*/")
     return path
 
 

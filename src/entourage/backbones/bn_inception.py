@@ -6,18 +6,15 @@ the layer names of Caffe.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from entourage.backbones.backbone import Backbone, Preprocessing, digest_weights
-from entourage.io.files import error_reason
+from entourage.backbones.modules import read_state
 
 BN_INCEPTION = "bn-inception"
 DIM = 1024
@@ -85,7 +82,11 @@ def load_bn_inception(name: str, *, pretrained: bool = True) -> Backbone:
         if not file:
             expected = f"{BN_INCEPTION}:FILE, with the file of its published weights"
             raise ValueError(f"backbone {name!r}: no file of weights; expected {expected}")
-        _load(module, name, _read(name, Path(file)))
+        try:
+            published = read_state(Path(file))
+        except ValueError as error:
+            raise ValueError(f"backbone {name!r}: {error}") from error
+        _load(module, name, published)
     # The published network was trained on BGR pixels of 0 to 255.
     preprocessing = Preprocessing((224, 224), mean=(128.0, 117.0, 104.0), std=(1.0,) * 3, interpolation="bilinear")
     weights = digest_weights(module.state_dict())
@@ -157,22 +158,6 @@ class _Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.cat([branch(x) for branch in self.children()], dim=1)
-
-
-def _read(name: str, file: Path) -> dict[str, Tensor]:
-    """Read a state dict, which may be the entry "state_dict" of a checkpoint and have names prefixed by "module."."""
-    try:
-        read = load_file if file.suffix == ".safetensors" else partial(torch.load, weights_only=True)
-        state: object = read(file)
-    except pickle.UnpicklingError as error:  # torch's message suggests `weights_only=False`
-        raise ValueError(f"backbone {name!r}: {file} contains other objects; expected a state dict") from error
-    # The exceptions for missing, truncated and other files differ between readers.
-    except Exception as error:
-        raise ValueError(f"backbone {name!r}: {file} cannot be read as weights: {error_reason(error)[:200]}") from error
-    weights = state.get("state_dict", state) if isinstance(state, dict) else None
-    if not isinstance(weights, dict):
-        raise ValueError(f"backbone {name!r}: {file} contains other objects; expected a state dict")
-    return {str(key).removeprefix("module."): value for key, value in weights.items()}
 
 
 def _load(module: BNInception, name: str, published: dict[str, Tensor]) -> None:

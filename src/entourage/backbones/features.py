@@ -5,9 +5,9 @@ import os
 import secrets
 import warnings
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -25,7 +25,7 @@ from entourage.io.files import atomic_path
 from entourage.io.progress import progress_bar
 from entourage.io.safe_formats import READ_ERRORS
 
-_BATCHES_AHEAD = 2
+BATCHES_AHEAD = 2  # batches that are decoded while another is embedded
 
 
 @dataclass(frozen=True)
@@ -105,14 +105,32 @@ def extract_batches(
     # Threads instead of processes: Pillow releases the global interpreter lock while it decodes and resizes; pixels are
     # not copied between processes, and a fork could deadlock.
     decode = partial(_pixels_or_reason, backbone)
-    decoded = enumerate(map_ahead(decode, paths, count_threads(workers), _BATCHES_AHEAD * batch_size))
+    decoded = enumerate(map_ahead(decode, paths, count_threads(workers), BATCHES_AHEAD * batch_size))
+    yield from embed_batches(decoded, lambda pixels: backbone.embed(pixels.to(resolved)), backbone.dim, batch_size)
+
+
+def embed_batches(
+    decoded: Iterator[tuple[int, Tensor | str]], embed: Callable[[Tensor], Tensor], dim: int, batch_size: int
+) -> Iterator[FeatureBatch]:
+    """Yield the features of decoded images batch by batch.
+
+    Args:
+        decoded: index of each image, with its pixels, uint8, shape (3, height, width), or the reason why it cannot be
+            read.
+        embed: network from pixels, shape (b, 3, height, width), to features, shape (b, dim).
+        dim: length of a feature vector.
+        batch_size: number of images per batch, those that cannot be read included.
+
+    Yields:
+        Features, on the CPU, with the images that could not be read.
+    """
     while chunk := list(islice(decoded, batch_size)):
         images = [(index, pixels) for index, pixels in chunk if isinstance(pixels, Tensor)]
         failures = [(index, reason) for index, reason in chunk if isinstance(reason, str)]
-        features = np.empty((0, backbone.dim), dtype=np.float32)
+        features = np.empty((0, dim), dtype=np.float32)
         if images:
             pixels = torch.stack([tensor for _, tensor in images])  # (b, 3, height, width)
-            features = backbone.embed(pixels.to(resolved)).cpu().numpy()  # (b, dim)
+            features = embed(pixels).cpu().numpy()  # (b, dim)
         yield FeatureBatch([index for index, _ in images], features, failures)
 
 
@@ -162,6 +180,15 @@ class FeatureStore:
             if rows is not None:
                 missing.difference_update(rows[0])
                 yield rows
+
+    def stored_keys(self) -> set[bytes]:
+        """Return all stored keys; damaged shards are ignored."""
+        keys: set[bytes] = set()
+        for path in self.folder.glob("*.npz"):
+            with suppress(*READ_ERRORS), np.load(path, allow_pickle=False) as shard:
+                if np.asarray(shard["features"]).shape[1:] == (self.dim,):
+                    keys.update(key.tobytes() for key in np.asarray(shard["keys"]))
+        return keys
 
     @contextmanager
     def writer(self) -> Iterator["ShardWriter"]:

@@ -1,6 +1,7 @@
-"""Loading of backbones by name, including the models of timm if it is installed."""
+"""Loading of backbones by name, including the models of timm and other libraries if they are installed."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -11,6 +12,7 @@ from entourage.backbones.backbone import Backbone, Preprocessing, digest_weights
 from entourage.backbones.bn_inception import BN_INCEPTION, load_bn_inception
 from entourage.backbones.efficientnet_lite import EFFICIENTNET_LITE, load_efficientnet_lite
 from entourage.backbones.finetuning import convert_frozen_batch_norm
+from entourage.backbones.modules import LIBRARIES, feature_dim, load_library_model, read_state
 from entourage.compute import resolve_device
 from entourage.io.files import error_reason
 
@@ -23,8 +25,9 @@ def load_timm(name: str, *, pretrained: bool = True) -> Backbone:
     Images are preprocessed by `Preprocessing` with the values of the model's data configuration, not by timm.
 
     Args:
-        name: "timm:" and the name of a model, such as "timm:resnet50".
-        pretrained: whether to load the pretrained weights, which timm may download; otherwise they are random.
+        name: "timm:" and the name of a model, such as "timm:resnet50", and after "@" the file of its weights. Without
+            a file, timm loads its own, which it may download.
+        pretrained: whether to load the pretrained weights; otherwise they are random.
 
     Returns:
         The backbone, on the CPU.
@@ -34,8 +37,10 @@ def load_timm(name: str, *, pretrained: bool = True) -> Backbone:
     """
     timm = _import_timm(name)
     try:
-        model = name.removeprefix(TIMM_PREFIX)
-        module: nn.Module = timm.create_model(model, pretrained=pretrained, num_classes=0).eval()
+        model, _, file = name.removeprefix(TIMM_PREFIX).partition("@")
+        module: nn.Module = timm.create_model(model, pretrained=pretrained and not file, num_classes=0).eval()
+        if file and pretrained:
+            module.load_state_dict(read_state(Path(file)), strict=False)
         config: Mapping[str, Any] = timm.data.resolve_model_data_config(module)
     # The types of exceptions for unknown names, missing weights and failed downloads are not documented.
     except Exception as error:
@@ -51,9 +56,10 @@ def load_timm(name: str, *, pretrained: bool = True) -> Backbone:
         crop=config.get("crop_pct", 0.875),
         interpolation="bicubic" if interpolation == "random" else interpolation,
     )
-    dim = _feature_dim(name, module, (height, width))
+    dim = feature_dim(name, module, (height, width))
     weights = digest_weights(module.state_dict())
-    return Backbone(name, dim, module.to(memory_format=torch.channels_last), preprocessing, weights)  # type: ignore[call-overload]
+    module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return Backbone(name.partition("@")[0], dim, module, preprocessing, weights)
 
 
 def _import_timm(name: str) -> ModuleType:
@@ -68,16 +74,12 @@ def _import_timm(name: str) -> ModuleType:
     return module
 
 
-def _feature_dim(name: str, module: nn.Module, size: tuple[int, int]) -> int:
-    """Return the length of a feature vector, from a forward pass: `num_features` of some models is another number."""
-    with torch.inference_mode():
-        features = module(torch.zeros(1, 3, *size))
-    if features.ndim != 2:
-        raise ValueError(f"backbone {name!r}: features have shape {tuple(features.shape)}; expected (1, dim)")
-    return int(features.shape[1])
-
-
-BACKBONE_NAMES = (*EFFICIENTNET_LITE, f"{BN_INCEPTION}:<file>", f"{TIMM_PREFIX}<model>")
+BACKBONE_NAMES = (
+    *EFFICIENTNET_LITE,
+    f"{BN_INCEPTION}:<file>",
+    f"{TIMM_PREFIX}<model>",
+    *(f"{library}:<model>@<file>" for library in LIBRARIES),
+)
 
 
 def load_backbone(
@@ -91,7 +93,8 @@ def load_backbone(
 
     Args:
         name: "efficientnet-lite0", "-lite1" or "-lite2" (installed with this library, without a download),
-            "timm:<model>" for a model of timm, or "bn-inception:<file>" for BN-Inception with its published weights.
+            "timm:<model>" for a model of timm, "bn-inception:<file>" for BN-Inception with its published weights, or
+            "torchvision:<model>@<file>", "open_clip:<model>@<file>" and "transformers:<model>@<folder>".
         device: device of the network.
         frozen: whether to optimise the network for inference, if possible; False if it will be trained.
         pretrained: whether to load ImageNet weights; False if they will be replaced.
@@ -109,6 +112,8 @@ def load_backbone(
         backbone = load_bn_inception(name, pretrained=pretrained)
     elif name.startswith(TIMM_PREFIX) and name != TIMM_PREFIX:
         backbone = load_timm(name, pretrained=pretrained)
+    elif name.partition(":")[0] in LIBRARIES and name.partition(":")[2]:
+        backbone = load_library_model(name, pretrained=pretrained)
     else:
         raise ValueError(f"backbone {name!r} is unknown; expected one of {', '.join(BACKBONE_NAMES)}")
     if not frozen:

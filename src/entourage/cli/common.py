@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import operator
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,6 +39,11 @@ def report_skipped(skipped: Iterable[tuple[str | Path, str]]) -> None:
 def skipped_items(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return names and reasons of the items that a summary lists as skipped."""
     return [(entry["item"], entry["reason"]) for entry in summary["skipped"]]
+
+
+def to_json(value: Any) -> str:
+    """Return a result as JSON, as `--json` prints it; bytes of file names that are not UTF-8 are escaped."""
+    return json.dumps(value, indent=2, default=operator.index)
 
 
 class StoppedError(Exception):

@@ -1,14 +1,14 @@
-"""`entourage embed`: train, evaluate and search embeddings of images."""
+"""`entourage embed`: index, search, train and evaluate embeddings of images."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from entourage.cli.common import Device, OptionalSeed, report_skipped, resumable, skipped_items
+from entourage.cli.common import Device, OptionalSeed, report_skipped, resumable, skipped_items, to_json
 from entourage.cli.config import ConfigFile, config_option, config_values, field_types
 
 RecipeName = Literal["default", "thesis", "original-cub", "original-cars", "original-sop"]
@@ -21,7 +21,7 @@ Data = Annotated[
 ]
 RunDir = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a trained run.")]
 
-embed = typer.Typer(help="Train, evaluate and search embeddings of images.", no_args_is_help=True)
+embed = typer.Typer(help="Index, search, train and evaluate embeddings of images.", no_args_is_help=True)
 
 
 @embed.command()
@@ -121,25 +121,138 @@ def evaluate(
     report_skipped(skipped_items(summary))
 
 
+IndexDir = Annotated[Path, typer.Argument(metavar="INDEX", help="Folder of an index.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+@embed.command()
+@resumable()
+def index(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="A folder of images, a CSV file of paths, a pack (.npz), a data set, or vectors (.npy, .parquet).",
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder of the index; an existing one is updated.")],
+    model: Annotated[
+        str, typer.Option(help="Network: a backbone, such as efficientnet-lite1, or the folder of a trained run.")
+    ] = "efficientnet-lite1",
+    approximate: Annotated[
+        bool | None,
+        typer.Option(
+            help="Search a part of the vectors only, which requires faiss.",
+            show_default="from 100,000 vectors on, if faiss is installed",
+        ),
+    ] = None,
+    json: AsJson = False,
+    device: Device = "auto",
+) -> None:
+    """Embed images for searches, without training; repeated, only new and changed images."""
+    from entourage.embed.index.build import build_index
+
+    update = build_index(source, out, model, approximate=approximate, device=device)
+    if json:
+        typer.echo(to_json({**asdict(update), "index": str(out)}))
+    else:
+        typer.echo(
+            f"{update.n} items: {update.embedded} embedded, {update.reused} reused, {update.removed} removed: {out}"
+        )
+    report_skipped(update.skipped)
+
+
 @embed.command()
 def search(
-    run_dir: RunDir,
-    data: Data,
-    queries: Annotated[list[str], typer.Argument(metavar="QUERY", help="Image files, or items of DATA.")],
-    top_k: Annotated[int, typer.Option(min=1, help="Number of images to find for each query.")] = 8,
+    folder: Annotated[Path, typer.Argument(metavar="INDEX|RUN", help="Folder of an index, or of a trained run.")],
+    queries: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="QUERY...",
+            help="Image files, folders, patterns, items of the index, or vectors (.npy, .parquet)."
+            " The first one after a RUN is the data to search: a folder of images, a pack, or a data set.",
+        ),
+    ],
+    top_k: Annotated[int, typer.Option(min=1, help="Number of items to find for each query.")] = 8,
+    threshold: Annotated[
+        float | None, typer.Option(min=-1, max=1, help="Smallest cosine of an item.", show_default="none")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="HTML file for a picture of the results.", show_default=False)
     ] = None,
+    json: AsJson = False,
+    csv: Annotated[Path | None, typer.Option(help="CSV file for the results.", show_default=False)] = None,
     device: Device = "auto",
 ) -> None:
-    """Find the images nearest to each query."""
-    from entourage.embed.search import search_run
+    """Find the items nearest to each query."""
+    from entourage.embed.index.search import search_index, search_run
+    from entourage.embed.training.run_folder import CONFIG_FILE
 
-    result = search_run(run_dir, data, queries, top_k=top_k, out=out, device=device)
-    for query, hits in result.hits:
-        typer.echo(query)
-        for rank, hit in enumerate(hits, start=1):
-            typer.echo(f"{rank:4}  {hit.cosine:.3f}  {hit.label}  {hit.item}")
-    if out is not None:
-        typer.echo(f"picture: {out}")
+    if (folder / CONFIG_FILE).is_file() or not folder.is_dir():
+        data, *names = queries
+        if not names:
+            raise ValueError(f"{folder}: a run needs data and a query; expected RUN DATA QUERY...")
+        result = search_run(folder, data, names, top_k=top_k, threshold=threshold, out=out, csv_file=csv, device=device)
+    else:
+        result = search_index(folder, queries, top_k=top_k, threshold=threshold, out=out, csv_file=csv, device=device)
+        result = replace(result, skipped=[])  # reported when the index was built
+    if json:
+        typer.echo(to_json(result.rows()))
+    else:
+        for query, hits in result.hits:
+            typer.echo(query)
+            for rank, hit in enumerate(hits, start=1):
+                typer.echo("  ".join(filter(None, (f"{rank:4}", f"{hit.cosine:.3f}", hit.label, hit.item))))
+        for kind, path in (("picture", out), ("table", csv)):
+            if path is not None:
+                typer.echo(f"{kind}: {path}")
     report_skipped(result.skipped)
+
+
+@embed.command()
+def duplicates(
+    folder: IndexDir,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            help="Smallest correlation of the pixels of copies.",
+            show_default="0.92; vectors: 0.999, cosine",
+        ),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="HTML file that shows the groups.", show_default=False)] = None,
+    json: AsJson = False,
+) -> None:
+    """Find groups of near-duplicates: resized, recompressed, slightly cropped or mirrored copies."""
+    from entourage.embed.index.duplicates import find_duplicates
+    from entourage.report.page import pluralize
+
+    result = find_duplicates(folder, threshold=threshold, out=out, progress=None)
+    if json:
+        typer.echo(to_json(asdict(result)))
+    else:
+        for group, similarity in zip(result.groups, result.similarities, strict=True):
+            typer.echo(f"{similarity:.3f}  {'  '.join(group)}")
+        items = sum(map(len, result.groups))
+        where = f": {out}" if out is not None else ""
+        typer.echo(f"{pluralize(len(result.groups), 'groups')} of {items} items{where}")
+    report_skipped(result.skipped)
+
+
+@embed.command()
+def export(
+    source: Annotated[
+        str, typer.Argument(metavar="INDEX|RUN|MODEL", help="Folder of an index or run, or the name of a backbone.")
+    ],
+    out: Annotated[
+        Path, typer.Option(help="File: vectors as .parquet or .npy, the network as .onnx or .pt2 (torch.export).")
+    ],
+    device: Device = "cpu",
+) -> None:
+    """Export the vectors of an index, or a network."""
+    from entourage.embed.index.export import export as export_to
+
+    result = export_to(source, out, device=device)
+    what = f"{result.n} vectors" if result.difference is None else f"network, within {result.difference:.1e} of torch"
+    typer.echo(f"{what}: {', '.join(map(str, result.files))}")

@@ -1,5 +1,6 @@
 """Sets of labelled images, and the sources of their pixels: encoded bytes in one array, files, or raw pixels."""
 
+import errno
 import hashlib
 import io
 from collections import Counter
@@ -37,6 +38,14 @@ class ImageSource(Protocol):
         """
         ...
 
+    def content(self, index: int) -> bytes:
+        """Return the bytes that an image is stored as; an OSError if its file cannot be read."""
+        ...
+
+    def state(self, index: int) -> str:
+        """Return a text that changes if the file of an image does, or "" if only its content shows a change."""
+        ...
+
     def select(self, indices: NDArray[np.int64]) -> "ImageSource":
         """Return the images at the given indices, in this order; no image is copied."""
         ...
@@ -70,8 +79,15 @@ class EncodedImages:
 
     def read(self, index: int, *, shorter_side: int | None = None) -> Image.Image:
         """Read an image as upright RGB."""
-        data = self.data[self.starts[index] : self.ends[index]].tobytes()
-        return decode_image(io.BytesIO(data), f"number {index}", shorter_side)
+        return decode_image(io.BytesIO(self.content(index)), f"number {index}", shorter_side)
+
+    def content(self, index: int) -> bytes:
+        """Return the encoded bytes of an image."""
+        return self.data[self.starts[index] : self.ends[index]].tobytes()
+
+    def state(self, index: int) -> str:
+        """Return "", because the images are in memory."""
+        return ""
 
     def select(self, indices: NDArray[np.int64]) -> "EncodedImages":
         """Return the images at the given indices."""
@@ -104,13 +120,28 @@ class ImageFiles:
         """Read an image as upright RGB."""
         return read_image(self.paths[index], shorter_side=shorter_side)
 
+    def content(self, index: int) -> bytes:
+        """Return the bytes of a file; an OSError if it cannot be read."""
+        if not self.paths[index].is_file():  # reading a named pipe would block
+            raise FileNotFoundError(errno.ENOENT, "no such file", str(self.paths[index]))
+        return self.paths[index].read_bytes()
+
+    def state(self, index: int) -> str:
+        """Return size and modification time of a file; "" if it is missing."""
+        try:
+            state = self.paths[index].stat()
+        except OSError:
+            return ""
+        return f"{state.st_size}\t{state.st_mtime_ns}"
+
     def select(self, indices: NDArray[np.int64]) -> "ImageFiles":
         """Return the images at the given indices."""
         return ImageFiles([self.paths[index] for index in indices.tolist()])
 
     def digest(self) -> str:
         """Return a digest of paths, sizes and modification times; reading the content of many files takes too long."""
-        return _digest("\n".join(_file_state(path) for path in self.paths).encode("utf-8", "surrogateescape"))
+        states = (f"{path.absolute()}\t{self.state(index) or 'missing'}" for index, path in enumerate(self.paths))
+        return _digest("\n".join(states).encode("utf-8", "surrogateescape"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,6 +168,14 @@ class RawImages:
         """Read an image; `shorter_side` is ignored."""
         return Image.fromarray(self.values[self.indices[index]].transpose(1, 2, 0))  # (3, h, w) -> (h, w, 3)
 
+    def content(self, index: int) -> bytes:
+        """Return the pixels of an image."""
+        return np.ascontiguousarray(self.values[self.indices[index]]).tobytes()
+
+    def state(self, index: int) -> str:
+        """Return "", because the images are in memory."""
+        return ""
+
     def select(self, indices: NDArray[np.int64]) -> "RawImages":
         """Return the images at the given indices."""
         return RawImages(self.values, self.indices[indices])
@@ -144,14 +183,6 @@ class RawImages:
     def digest(self) -> str:
         """Return a digest of the pixels and of the selection."""
         return _digest(self.values, self.indices)
-
-
-def _file_state(path: Path) -> str:
-    try:
-        state = path.stat()
-    except OSError:
-        return f"{path.absolute()}\tmissing"
-    return f"{path.absolute()}\t{state.st_size}\t{state.st_mtime_ns}"
 
 
 def _digest(*parts: NDArray[np.generic] | bytes) -> str:

@@ -237,12 +237,13 @@ def _decode_chunk(source: ImageSource, size: tuple[int, int], crop: float | None
         except UnreadableImageError as error:
             failures.append((index, error.reason))
             continue
-        values[row] = np.asarray(_resize(image, size, crop))
+        values[row] = np.asarray(resize_image(image, size, crop))
         row += 1
     return _Chunk(values[:row], failures)
 
 
-def _resize(image: Image.Image, size: tuple[int, int], crop: float | None) -> Image.Image:
+def resize_image(image: Image.Image, size: tuple[int, int], crop: float | None = None) -> Image.Image:
+    """Resize an image, and crop it first if `crop` is given, as `decode_pixels` does."""
     height, width = size
     if image.size == (width, height) and crop in (None, 1.0):
         return image

@@ -1,4 +1,4 @@
-"""The Group Loss: embeddings for retrieval and clustering, trained, measured and searched."""
+"""Embeddings for retrieval and clustering: of any images at once, or trained with the Group Loss."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING
 from entourage.lazy_imports import lazy_exports
 
 if TYPE_CHECKING:
+    from entourage.embed.index.duplicates import find_duplicates
+    from entourage.embed.index.embedder import Embedder
+    from entourage.embed.index.export import export
+    from entourage.embed.index.vector_index import Index
     from entourage.embed.losses.group_loss import GroupLoss
     from entourage.embed.losses.options import GroupLossOptions
     from entourage.embed.losses.pml import BASELINE_LOSSES, GroupLossWithHead, baseline_loss
@@ -20,12 +24,16 @@ __all__ = [
     "BASELINE_LOSSES",
     "BalancedBatchSampler",
     "CosineHead",
+    "Embedder",
     "GroupLoss",
     "GroupLossOptions",
     "GroupLossWithHead",
+    "Index",
     "MultiCenterHead",
     "Recipe",
     "baseline_loss",
+    "export",
+    "find_duplicates",
     "retrieval_metrics",
     "train_embedding",
 ]
@@ -33,6 +41,10 @@ __all__ = [
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
+        "index.duplicates": ("find_duplicates",),
+        "index.embedder": ("Embedder",),
+        "index.export": ("export",),
+        "index.vector_index": ("Index",),
         "losses.group_loss": ("GroupLoss",),
         "losses.options": ("GroupLossOptions",),
         "losses.pml": ("BASELINE_LOSSES", "GroupLossWithHead", "baseline_loss"),

@@ -18,9 +18,9 @@ from entourage.compute import resolve_device
 from entourage.data.image_set import TEST, TRAIN, ImageSet
 from entourage.data.pixels import Pixels, decode_pixels
 from entourage.embed.data import SplitRows, read_images, report_skipped, sample_classes, split_rows
+from entourage.embed.index.search import open_run_index, source_name
 from entourage.embed.models import Rows, build_network
 from entourage.embed.report import EmbeddedSet, compute_metrics, embedding_sections, is_measurable
-from entourage.embed.search import write_index
 from entourage.embed.training.fit import (
     EmbeddedImages,
     TrainedEmbedding,
@@ -126,10 +126,11 @@ def train_run(config: TrainConfig) -> dict[str, Any]:
         device=config.device,
         progress=config.progress,
     )
-    run_config = save_run(config.out, members, config.recipe, backbone.name, int(data.codes.max()) + 1, images.name)
+    save_run(config.out, members, config.recipe, backbone.name, int(data.codes.max()) + 1, images.name)
     all_rows = np.arange(len(images))
     embedded = EmbeddedSet(images, embed_ensemble(members, data.bank, all_rows, progress=config.progress))
-    write_index(config.out, run_config, image_set, EmbeddedImages(embedded.embeddings, pixels.indices, pixels.failures))
+    known = EmbeddedImages(embedded.embeddings, pixels.indices, pixels.failures)
+    open_run_index(config.out, image_set, source_name(config.data), embedded=known, progress=config.progress)
     with status("Writing the report", config.progress):
         measured |= _measure_splits(config, embedded, parts)
         curves = read_training_history(config.out / "training" / "member-1")
