@@ -153,8 +153,8 @@ def test_other_network_or_source_raises(data: Path, embedder: Embedder, toys: Mo
         run(data, other)
     with pytest.raises(ValueError, match=r"index holds a run with source .*class 1"):
         build_index(data / "class 1", data.parent / "index", embedder, progress=False)
+    shutil.rmtree(data / "class 2")
     with lock_directory(data.parent / "index"), pytest.raises(ValueError, match="another process is writing"):
-        shutil.rmtree(data / "class 2")
         run(data, embedder)
 
 

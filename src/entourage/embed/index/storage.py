@@ -1,7 +1,7 @@
 """Files of an index: vectors, items and states of one version, replaced by those of the next in one step.
 
 `current.json` names the files of the version that readers open. The files of a version are never changed, so that a
-reader which has mapped them can go on while another version is written.
+reader which has mapped them is not disturbed by an update.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class States:
 
 
 def read_version(folder: Path) -> Version | None:
-    """Read the description of the current version; None if there is none.
+    """Read the description of the current version; None if the index has no version yet.
 
     Raises:
         ValueError: the file is damaged.
