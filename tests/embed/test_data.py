@@ -36,7 +36,9 @@ def test_data_set_name_is_resolved(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
 
 def test_missing_source_raises() -> None:
-    with pytest.raises(ValueError, match=r"nowhere does not exist; expected a folder of images, a pack .* cub200"):
+    with pytest.raises(
+        ValueError, match=r"nowhere does not exist; expected a folder of images, an image archive .* cub200"
+    ):
         read_images("nowhere")
 
 

@@ -38,7 +38,7 @@ class SplitRows:
 
 
 def read_images(source: str | Path) -> ImageSet:
-    """Read the images of a folder, a pack or a named data set.
+    """Read the images of a folder, an image archive (.npz) or a named data set.
 
     Args:
         source: a path, or one of `DATASET_NAMES`, searched in the folder that ENTOURAGE_DATA names. A path that exists
@@ -55,7 +55,9 @@ def read_images(source: str | Path) -> ImageSet:
     if str(source) in DATASET_NAMES:
         return find_dataset(str(source))
     names = ", ".join(DATASET_NAMES)
-    raise ValueError(f"{source} does not exist; expected a folder of images, a pack (.npz), or one of {names}")
+    raise ValueError(
+        f"{source} does not exist; expected a folder of images, an image archive (.npz), or one of {names}"
+    )
 
 
 def split_rows(images: ImageSet, hold_out: float, seed: int = 0) -> SplitRows:

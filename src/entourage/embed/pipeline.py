@@ -54,7 +54,7 @@ class TrainConfig:
     """Options of `embed train`.
 
     Attributes:
-        data: a folder of images, a pack, or the name of a data set.
+        data: a folder of images, an image archive (.npz), or the name of a data set.
         out: folder of the run.
         recipe: options of the training.
         backbone: name of the pretrained network.
@@ -297,7 +297,7 @@ def evaluate_run(
 
     Args:
         run_dir: folder of a trained run.
-        data: a folder of images, a pack, or the name of a data set.
+        data: a folder of images, an image archive (.npz), or the name of a data set.
         out: folder for report.html and metrics.json.
         split: images to evaluate; "auto" is the test split if there is one, otherwise all images.
         flip: whether to add the embeddings of mirrored images.

@@ -114,7 +114,7 @@ def test_other_files_are_rejected(tmp_path: Path, pack_arrays: PackArrays) -> No
     with pytest.raises(ValueError, match="a single array"):
         read_pack(tmp_path / "array.npz")
     save(tmp_path / "features.npz", {"features": np.zeros((2, 2)), "labels": np.zeros(2)})
-    with pytest.raises(ValueError, match="data, offsets, class_names; expected a pack of images"):
+    with pytest.raises(ValueError, match="data, offsets, class_names; expected an image archive"):
         read_pack(tmp_path / "features.npz")
 
 

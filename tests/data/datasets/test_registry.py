@@ -149,8 +149,8 @@ def test_any_pack_or_folder_is_read(tmp_path: Path, save_grey: SaveGrey, pack_ar
     assert read_image_set(str(tmp_path / "f")).class_names == ["cat"]
     for path, message in (
         (tmp_path / "gone", "does not exist"),
-        (tmp_path / "gone.npz", "no such file; expected a pack"),
-        (save_grey(tmp_path / "x.png", 0), r"unknown suffix '\.png'; expected a pack"),
+        (tmp_path / "gone.npz", "no such file; expected an image archive"),
+        (save_grey(tmp_path / "x.png", 0), r"unknown suffix '\.png'; expected an image archive"),
     ):
         with pytest.raises(ValueError, match=message):
             read_image_set(path)

@@ -183,11 +183,11 @@ def join_packs(packs: Sequence[ImageSet], name: str) -> ImageSet:
 
 def _load(path: Path) -> dict[str, NDArray[Any]]:
     if not path.is_file():
-        raise ValueError(f"{path}: no such file; expected a pack, an .npz file")
+        raise ValueError(f"{path}: no such file; expected an image archive (.npz)")
     arrays = read_npz(path, (*_NEEDED, *_OPTIONAL))
     missing = [key for key in _NEEDED if key not in arrays]
     if missing:
-        raise ValueError(f"{path}: no arrays {', '.join(missing)}; expected a pack of images")
+        raise ValueError(f"{path}: no arrays {', '.join(missing)}; expected an image archive")
     return arrays
 
 

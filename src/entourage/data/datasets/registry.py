@@ -130,7 +130,9 @@ def read_image_set(path: str | Path) -> ImageSet:
     """
     path = Path(path)
     if path.is_file() and path.suffix.lower() != ".npz":
-        raise ValueError(f"{path}: unknown suffix {path.suffix!r}; expected a pack (.npz) or a folder of images")
+        raise ValueError(
+            f"{path}: unknown suffix {path.suffix!r}; expected an image archive (.npz) or a folder of images"
+        )
     if path.suffix.lower() == ".npz" and not path.is_dir():
         return read_pack(path)
     for name, dataset in _DATASETS.items():
