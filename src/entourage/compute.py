@@ -85,7 +85,7 @@ Result = TypeVar("Result")
 
 
 def count_threads(workers: int | None) -> int:
-    """Return the number of threads to use.
+    """Return the number of threads to use: the requested one, or by default one per core.
 
     Args:
         workers: number of threads; None: one per core that this process may use, at most 16.

@@ -240,7 +240,7 @@ DYNAMICS = {
 
 @dataclass(frozen=True)
 class SymbolClass:
-    """A row of the table.
+    """A class of music symbols: a row of the table.
 
     Attributes:
         name: name in the extended list; in V1 for classes that only V1 has.

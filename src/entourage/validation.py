@@ -75,7 +75,7 @@ def check_choice(name: str, value: object, choices: object) -> None:
 
 
 def preset(table: Mapping[str, T], name: str, kind: str = "preset") -> T:
-    """Return an entry of a table by name.
+    """Return the entry of a table of presets with a given name.
 
     Args:
         table: entries by name.

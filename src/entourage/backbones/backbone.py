@@ -67,7 +67,7 @@ class Preprocessing:
         return torch.from_numpy(np.array(small)).permute(2, 0, 1)  # (height, width, 3) -> (3, height, width)
 
     def normalize(self, pixels: Tensor) -> Tensor:
-        """Normalise pixels for the network.
+        """Normalise uint8 pixels to the mean and standard deviation that the network expects.
 
         Args:
             pixels: uint8, shape (b, 3, height, width).
@@ -113,7 +113,7 @@ class Backbone:
 
     @property
     def fingerprint(self) -> str:
-        """Cache key of name, weights and preprocessing, which is a valid file name."""
+        """Cache key made from name, weights and preprocessing; it is a valid file name."""
         identity = repr((_VERSION, self.name, self.dim, self.weights, self.preprocessing))
         digest = hashlib.blake2b(identity.encode(), digest_size=12).hexdigest()
         return f"{re.sub(r'[^A-Za-z0-9._-]+', '-', self.name)[:80]}-{digest}"
@@ -123,7 +123,7 @@ class Backbone:
         return self.preprocessing.pixels(image)
 
     def embed(self, pixels: Tensor) -> Tensor:
-        """Compute the features of a batch.
+        """Compute the features of a batch of preprocessed images.
 
         Args:
             pixels: result of `preprocess` for each image, uint8, shape (b, 3, height, width), on the device of

@@ -21,7 +21,7 @@ DIM = 1024
 
 
 class _Branches(NamedTuple):
-    """Numbers of output channels of the convolutions of a block.
+    """Numbers of output channels of the convolutions in an Inception block.
 
     Attributes:
         one: branch of a 1 x 1 convolution; 0 in blocks that halve the resolution, which have no such branch.
@@ -113,7 +113,7 @@ class BNInception(nn.Module):
             self.blocks[name], channels = block, block.channels
 
     def forward(self, images: Tensor) -> Tensor:
-        """Compute the features, shape (b, 1024)."""
+        """Compute the features of images (b, 3, h, w), shape (b, 1024)."""
         x = self.stem(images)
         for block in self.blocks.values():
             x = block(x)
@@ -122,7 +122,7 @@ class BNInception(nn.Module):
 
 
 class _Unit(nn.Module):
-    """Convolution, batch normalisation and ReLU."""
+    """Sequence of convolution, batch normalisation and ReLU."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int, *, stride: int = 1) -> None:
         super().__init__()
@@ -183,7 +183,7 @@ def _mismatch(value: object, shape: torch.Size) -> str:
 
 
 def _names(expected: dict[str, Tensor]) -> Iterator[tuple[str, str]]:
-    """Yield the name of each weight in `BNInception` and in the published file."""
+    """Yield pairs of the name of a weight in `BNInception` and its name in the published file."""
     for name in expected:
         layer, kind, weight = name.rsplit(".", 2)
         if weight == "num_batches_tracked":

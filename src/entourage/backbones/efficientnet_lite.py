@@ -35,7 +35,7 @@ class DepthwiseConv(nn.Conv2d):
 
     @classmethod
     def from_conv(cls, conv: nn.Conv2d) -> DepthwiseConv:
-        """Create a layer that shares the weights of another, whose padding may be in `static_padding`."""
+        """Create a layer with the weights and padding of `conv`, which may have an attribute `static_padding`."""
         static_padding = getattr(conv, "static_padding", None)
         padding_layer: nn.Module = nn.Identity() if static_padding is None else static_padding
         height, width = (int(side) for side in conv.padding)
@@ -59,7 +59,7 @@ class DepthwiseConv(nn.Conv2d):
         return layer.train(conv.training)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Compute the convolution, shape (b, c, h, w) -> (b, c, h', w')."""
+        """Compute the depthwise convolution of the padded inputs, shape (b, c, h, w) -> (b, c, h', w')."""
         padded = self.static_padding(inputs)
         slow = self.kernel_size[1] > MAX_FAST_COLUMNS and padded.device.type == "cpu" and torch.is_grad_enabled()
         supported = padded.dtype == self.weight.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
@@ -152,7 +152,7 @@ class PooledFeatures(nn.Module):
         self.network = network
 
     def forward(self, images: Tensor) -> Tensor:
-        """Compute the features before dropout and classifier, shape (b, 1280)."""
+        """Compute the features of images before dropout and classifier, shape (b, 1280)."""
         feature_map: Tensor = self.network.extract_features(images)  # type: ignore[operator]  # (b, 1280, h/32, w/32)
         return feature_map.mean(dim=(2, 3))
 

@@ -45,7 +45,7 @@ class Extraction:
 
 @dataclass(frozen=True)
 class FeatureBatch:
-    """Features (b, dim) of the images at `indices`, and index and reason of each image that could not be read."""
+    """Features (b, dim) of the images at `indices`; index and reason of each image that could not be read."""
 
     indices: list[int]
     features: NDArray[np.float32]
@@ -163,7 +163,7 @@ class FeatureStore:
         self.shard_rows = shard_rows
 
     def lookup(self, keys: set[bytes]) -> Iterator[tuple[list[bytes], NDArray[np.float32]]]:
-        """Yield the stored features of keys, shard by shard.
+        """Yield the stored features of the requested keys, shard by shard.
 
         Args:
             keys: the keys; the set is not changed.
@@ -225,14 +225,14 @@ class ShardWriter:
         self._features: list[NDArray[np.float32]] = []
 
     def add(self, keys: Sequence[bytes], features: NDArray[np.float32]) -> None:
-        """Add the features, shape (k, dim), of k keys."""
+        """Add the features, shape (k, dim), of k keys to the rows that the next shard will contain."""
         self._keys += keys
         self._features.append(features)
         if len(self._keys) >= self.store.shard_rows:
             self.flush()
 
     def flush(self) -> None:
-        """Write the collected rows, if any, as a shard."""
+        """Write the rows that have been collected, if any, as a shard."""
         keys, features = self._keys, self._features
         self._keys, self._features = [], []
         if not keys:

@@ -47,14 +47,14 @@ class FrozenBatchNorm2d(nn.BatchNorm2d):
 
     @classmethod
     def from_batch_norm(cls, norm: nn.BatchNorm2d) -> FrozenBatchNorm2d:
-        """Create a layer that shares the weights and statistics of another."""
+        """Create a layer that shares the weights and statistics of a batch normalisation layer."""
         with torch.device("meta"):  # weights and statistics are replaced
             layer = cls(norm.num_features, norm.eps, norm.momentum, norm.affine, norm.track_running_stats)
         layer.__dict__.update({name: dict(norm.__dict__[name]) for name in ("_parameters", "_buffers")})
         return layer.train(norm.training)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalise activations, shape (b, c, h, w)."""
+        """Normalise activations, shape (b, c, h, w), by the fixed statistics in evaluation mode."""
         fast = x.device.type == "cuda" and not self.training and torch.is_grad_enabled()
         if not (fast and self.affine and self.track_running_stats):
             return super().forward(x)
@@ -102,11 +102,11 @@ class Stem(nn.Module):
         self.eval().requires_grad_(False)
 
     def train(self, mode: bool = True) -> Stem:
-        """Stay in evaluation mode, also as a part of a network in training mode."""
+        """Keep evaluation mode, even if the network that contains the stem is set to training mode."""
         return super().train(False)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Compute the activations, shape (b, c, h / 16, w / 16)."""
+        """Compute the activations of normalised images, shape (b, c, h / 16, w / 16)."""
         net = self.network
         x: Tensor = net._swish(net._bn0(net._conv_stem(images)))  # type: ignore[operator]
         for block in net._blocks[: self.blocks]:  # type: ignore[index]
@@ -128,7 +128,7 @@ class Tail(nn.Module):
         self.rates = [rate * index / total for index in range(blocks, total)]
 
     def forward(self, activations: Tensor) -> Tensor:
-        """Compute the features, shape (b, 1280)."""
+        """Compute the features of the stem's activations, shape (b, 1280)."""
         x = activations
         for block, rate in zip(self.blocks, self.rates, strict=True):
             x = block(x, drop_connect_rate=rate)

@@ -89,7 +89,7 @@ def load_backbone(
     frozen: bool = True,
     pretrained: bool = True,
 ) -> Backbone:
-    """Load a backbone.
+    """Load a pretrained image encoder by name.
 
     Args:
         name: "efficientnet-lite0", "-lite1" or "-lite2" (installed with this library, without a download),

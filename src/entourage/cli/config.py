@@ -158,7 +158,7 @@ def _convert_table(value: dict[str, Any], types: Mapping[str, Any], base: Any, p
 
 
 def _build(value: dict[str, Any], cls: Any, base: Any, path: Path, key: str) -> Any:
-    """Build a dataclass from a table."""
+    """Build a dataclass instance from a TOML table; missing fields are those of `base`."""
     types = field_types(cls)
     _check_keys(value, list(types), path, f"{key}.")
     base = base if isinstance(base, cls) else None
@@ -200,7 +200,7 @@ def _items(hint: Any) -> Any:
 
 
 def _describe(hint: Any) -> str:
-    """Describe a type in a message."""
+    """Return a description of a type for messages, such as "a list of 2: a number, a number"."""
     names = []
     for member in _members(hint):
         items = _items(member)

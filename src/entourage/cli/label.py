@@ -184,7 +184,7 @@ def _label_config(
 
 
 def _training_options(options: AugmentOptions, arguments: dict[str, Any]) -> AugmentOptions:
-    """Replace training options by those of the command line."""
+    """Return training options with the values from the command line in place of the configured ones."""
     changes = {name: value for name, value in arguments.items() if name != "seed"}
     seed = {"seed": arguments["seed"]} if "seed" in arguments else {}  # batches and views have separate seeds
     return replace(

@@ -27,7 +27,7 @@ _MISSING = ["", "na", "NA", "nan", "NaN", "null"]
 
 @dataclass(frozen=True)
 class FeatureTable:
-    """Items and their features.
+    """The contents of a feature file: names of items, and a feature vector for each.
 
     Attributes:
         items: unique names of the items, n of them.
@@ -49,7 +49,7 @@ class _Raw:
 
 
 def read_features(path: str | Path) -> FeatureTable:
-    """Read a feature file and check it.
+    """Read a feature file, and check that it is a table of finite numbers.
 
     - `.npy`: one array (n, d); the items are "0" to "n-1".
     - `.npz`: the array `features` or `X`, or the only 2-D array; names, if any, in `items`, `ids` or `filenames`.
@@ -178,7 +178,7 @@ def _named_item_column(header: list[str]) -> str | None:
 
 
 def _check_first_line(path: Path) -> None:
-    """Check that the first line is a header separated by commas.
+    """Check that the first line of a CSV file is a header separated by commas.
 
     A first line of numbers is rejected, because a row of data would be lost. Column numbers from 0 are accepted: data
     frames without column names are written with them.

@@ -27,7 +27,7 @@ class ImageSource(Protocol):
         ...
 
     def read(self, index: int, *, shorter_side: int | None = None) -> Image.Image:
-        """Read an image as upright RGB.
+        """Read an image as RGB, rotated according to its EXIF orientation.
 
         Args:
             index: index of the image, from 0.
@@ -57,7 +57,7 @@ class ImageSource(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class EncodedImages:
-    """Encoded images of any format, concatenated in memory.
+    """Images in memory as the concatenated bytes of image files of any format.
 
     Attributes:
         data: bytes of all images, shape (bytes,).
@@ -78,7 +78,7 @@ class EncodedImages:
         return float((self.ends - self.starts).mean()) if len(self) else 0.0
 
     def read(self, index: int, *, shorter_side: int | None = None) -> Image.Image:
-        """Read an image as upright RGB."""
+        """Read an image as RGB, rotated according to its EXIF orientation."""
         return decode_image(io.BytesIO(self.content(index)), f"number {index}", shorter_side)
 
     def content(self, index: int) -> bytes:
@@ -90,7 +90,7 @@ class EncodedImages:
         return ""
 
     def select(self, indices: NDArray[np.int64]) -> "EncodedImages":
-        """Return the images at the given indices."""
+        """Return the images at the given indices, in this order; no image is copied."""
         return EncodedImages(self.data, self.starts[indices], self.ends[indices])
 
     def digest(self) -> str:
@@ -100,7 +100,7 @@ class EncodedImages:
 
 @dataclass(frozen=True, eq=False)
 class ImageFiles:
-    """Image files.
+    """Images that are read from separate files.
 
     Attributes:
         paths: the files, n of them.
@@ -113,11 +113,11 @@ class ImageFiles:
 
     @property
     def mean_bytes(self) -> float | None:
-        """None, because only a `stat` of every file gives the sizes."""
+        """None: the mean size in bytes is unknown, because it would require a `stat` of every file."""
         return None
 
     def read(self, index: int, *, shorter_side: int | None = None) -> Image.Image:
-        """Read an image as upright RGB."""
+        """Read an image as RGB, rotated according to its EXIF orientation."""
         return read_image(self.paths[index], shorter_side=shorter_side)
 
     def content(self, index: int) -> bytes:
@@ -135,7 +135,7 @@ class ImageFiles:
         return f"{state.st_size}\t{state.st_mtime_ns}"
 
     def select(self, indices: NDArray[np.int64]) -> "ImageFiles":
-        """Return the images at the given indices."""
+        """Return the images at the given indices, in this order."""
         return ImageFiles([self.paths[index] for index in indices.tolist()])
 
     def digest(self) -> str:
@@ -146,7 +146,7 @@ class ImageFiles:
 
 @dataclass(frozen=True, eq=False)
 class RawImages:
-    """Images as an array of pixels.
+    """Images in memory as one array of pixels.
 
     Attributes:
         values: RGB images of one size, shape (m, 3, height, width).
@@ -161,11 +161,11 @@ class RawImages:
 
     @property
     def mean_bytes(self) -> float | None:
-        """0, because the images are not encoded."""
+        """Mean size of an encoded image in bytes: 0, because the images are not encoded."""
         return 0.0
 
     def read(self, index: int, *, shorter_side: int | None = None) -> Image.Image:
-        """Read an image; `shorter_side` is ignored."""
+        """Return an image in RGB; `shorter_side` is ignored, because nothing is decoded."""
         return Image.fromarray(self.values[self.indices[index]].transpose(1, 2, 0))  # (3, h, w) -> (h, w, 3)
 
     def content(self, index: int) -> bytes:
@@ -177,11 +177,11 @@ class RawImages:
         return ""
 
     def select(self, indices: NDArray[np.int64]) -> "RawImages":
-        """Return the images at the given indices."""
+        """Return the images at the given indices, in this order; no image is copied."""
         return RawImages(self.values, self.indices[indices])
 
     def digest(self) -> str:
-        """Return a digest of the pixels and of the selection."""
+        """Return a digest of all pixels and of the indices of the selected images."""
         return _digest(self.values, self.indices)
 
 
@@ -240,7 +240,7 @@ class ImageSet:
         return len(self.source)
 
     def image(self, index: int) -> Image.Image:
-        """Read an image as upright RGB.
+        """Read an image as RGB, rotated according to its EXIF orientation.
 
         Args:
             index: index of the image; negative indices count from the end.
@@ -260,7 +260,7 @@ class ImageSet:
             raise UnreadableImageError(f"{self.items[index]} of {self.name}", error.reason) from error
 
     def subset(self, indices: Sequence[int] | NDArray[np.integer] | NDArray[np.bool_]) -> "ImageSet":
-        """Return a part of the set; no image is decoded or copied.
+        """Return a set of some of the images; no image is decoded or copied.
 
         Args:
             indices: indices in any order, or a boolean mask of shape (n,), such as `images.split == 0`.

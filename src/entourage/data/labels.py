@@ -46,13 +46,13 @@ class ItemMatcher:
 
 
 def _parts(name: str) -> tuple[str, ...]:
-    """Return the parts of a path with slashes or backslashes."""
+    """Split a path at slashes and backslashes into its parts."""
     return PurePosixPath(name.replace("\\", "/")).parts
 
 
 @dataclass(frozen=True)
 class CsvTable:
-    """A CSV file in memory.
+    """Contents of a CSV file, with line numbers for messages.
 
     Attributes:
         path: the file, for messages.
@@ -65,7 +65,7 @@ class CsvTable:
     lines: list[tuple[int, list[str]]]
 
     def column(self, name: str) -> int:
-        """Return the index of a column by its name in lower case.
+        """Return the index of the column with this name, in lower case.
 
         Raises:
             ValueError: the column is missing or occurs twice.
@@ -189,7 +189,7 @@ def read_prior(path: str | Path, items: Sequence[str], classes: Sequence[str]) -
 
 
 def _match(table: CsvTable, names: Sequence[tuple[int, str]], items: Sequence[str]) -> list[str]:
-    """Return the full name of the item on each line."""
+    """Return the full name of the item that each line of the table names; a ValueError if none or several match."""
     matcher = ItemMatcher(items)
     matched: list[str] = []
     missing: list[tuple[int, str]] = []
@@ -215,7 +215,7 @@ def _match(table: CsvTable, names: Sequence[tuple[int, str]], items: Sequence[st
 
 
 def _class_columns(table: CsvTable, item_column: int, classes: Sequence[str]) -> dict[str, int]:
-    """Return the index of the column of each class."""
+    """Return the index of the column of each class, by the name of the class."""
     columns: dict[str, int] = {}
     for column, name in enumerate(table.header):
         if column == item_column:

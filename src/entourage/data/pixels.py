@@ -42,7 +42,8 @@ def write_pixel_file(
         path: the file; an existing one is replaced in one step at the end.
         digest: digest of the source of the pixels.
         shape: (n, height, width, 3) for n images, including those that cannot be read.
-        chunks: pixels (k, height, width, 3) of the images that could be read, and index and reason of the others.
+        chunks: for consecutive images, the pixels (k, height, width, 3) of those that could be read, and index and
+            reason of each that could not.
 
     Raises:
         ValueError: the file cannot be written.
@@ -97,7 +98,7 @@ def open_pixel_file(path: str | Path, digest: str) -> tuple[NDArray[np.uint8], F
 
 
 def _write_header(stream: BinaryIO, shape: tuple[int, ...]) -> int:
-    """Write the header of a `.npy` file and return its end."""
+    """Write the header of a `.npy` file and return the position of its end in the stream."""
     npy.write_array_header_1_0(stream, {"descr": "|u1", "fortran_order": False, "shape": shape})
     return stream.seek(0, os.SEEK_CUR)
 
@@ -131,7 +132,7 @@ _VERSION = "entourage pixels 1"  # must change with every change of the decoding
 
 @dataclass(frozen=True, eq=False)
 class Pixels:
-    """Pixels of the images that could be read.
+    """Decoded pixels of those images of a set that could be read.
 
     Attributes:
         values: RGB, shape (n_ok, height, width, 3); mapped from the cache file, read-only, if there is one.

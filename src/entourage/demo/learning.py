@@ -178,7 +178,7 @@ def embed_section(recipe: Recipe = RECIPE) -> Section:
 
 
 def read_digits() -> Digits:
-    """Load scikit-learn's digits, enlarged and in RGB."""
+    """Load scikit-learn's handwritten digits, enlarged and converted to RGB."""
     values, labels = load_digits(return_X_y=True)
     small = (values.reshape(-1, 8, 8) * (255 / 16)).round().astype(np.uint8)
     large = [Image.fromarray(one).convert("RGB").resize((SIDE, SIDE), Image.Resampling.BICUBIC) for one in small]
@@ -191,7 +191,7 @@ def read_digits() -> Digits:
 
 
 def train_digits(digits: Digits, recipe: Recipe = RECIPE) -> TrainedEmbedding:
-    """Train a network on the training digits, on the CPU."""
+    """Train an embedding network on the training digits, on the CPU."""
     with fork_rng(recipe.seed):
         body = DigitBody().eval()
     preprocessing = Preprocessing((SIDE, SIDE), (127.0,) * 3, (128.0,) * 3, crop=1.0)
@@ -212,7 +212,7 @@ def _embedded(digits: Digits, trained: TrainedEmbedding) -> Tensor:
 
 
 def _rotate_and_flip(pixels: NDArray[np.uint8], position: int) -> NDArray[np.uint8]:
-    """Rotate images by `position` quarter turns, and mirror them from position 4 on."""
+    """Rotate images by `position` quarter turns; for positions from 4 on, mirror them as well."""
     rotated = np.rot90(pixels, position % 4, axes=(1, 2))
     return rotated[:, :, ::-1] if position >= 4 else rotated
 
@@ -240,7 +240,7 @@ def _map(digits: Digits, vectors: Tensor) -> str:
 
 
 def _image(digits: Digits, index: int) -> Image.Image:
-    """Return an enlarged digit, dark on light."""
+    """Return an enlarged picture of a digit, dark on a light background."""
     ink = 255 - digits.pixels[digits.unseen[index]]
     return Image.fromarray(ink).resize((6 * SIDE, 6 * SIDE), Image.Resampling.BICUBIC)
 
@@ -269,7 +269,7 @@ Method = Callable[[Points], Labels]
 
 
 def cluster_section() -> Section:
-    """Cluster 40 sets of points by three methods and draw the first six."""
+    """Cluster 40 sets of points by three methods, and draw the results for the first six sets."""
     episode = PointSampler(K).draw(SETS, N, torch.Generator().manual_seed(SEED))
     labels_true = np.asarray(episode.labels)
     points = episode.x.double().numpy()

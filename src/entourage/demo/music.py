@@ -33,7 +33,7 @@ _SIZE = PageOptions(width=1894, height=1000)
 
 
 def engrave_section() -> Section:
-    """Compose two scores and engrave a page of each, in different fonts."""
+    """Compose two scores and engrave a page of each, in a different font for each."""
     blocks, rows = [], [("page", "font", "symbols", "classes", "noteheads with onset, pitch and duration")]
     for index, font in enumerate(_FONTS, start=1):
         page = demo_page(index, font)

@@ -59,7 +59,7 @@ class Detections:
 
     @classmethod
     def empty(cls, classes: tuple[str, ...]) -> Detections:
-        """Return the detections of a page without objects."""
+        """Return `Detections` without any objects."""
         return cls(torch.zeros(0, 4), torch.zeros(0, dtype=torch.int64), torch.zeros(0), classes)
 
     @classmethod
@@ -78,7 +78,7 @@ class Detections:
 
     @property
     def names(self) -> list[str]:
-        """Class name of each object."""
+        """Name of the class of each object."""
         return [self.classes[label - 1] for label in self.labels.tolist()]
 
     def select(self, mask: Tensor) -> Detections:
@@ -86,11 +86,11 @@ class Detections:
         return replace(self, boxes=self.boxes[mask], labels=self.labels[mask], scores=self.scores[mask])
 
     def resized(self, factor: float) -> Detections:
-        """Multiply the coordinates of all boxes by `factor`."""
+        """Return detections whose box coordinates are multiplied by `factor`."""
         return replace(self, boxes=self.boxes * factor)
 
     def shifted(self, dx: float, dy: float) -> Detections:
-        """Shift all boxes by `dx` pixels to the right and `dy` pixels down."""
+        """Return detections whose boxes are shifted by `dx` pixels to the right and `dy` pixels down."""
         return replace(self, boxes=self.boxes + self.boxes.new_tensor([dx, dy, dx, dy]))
 
     def rotated_180(self, width: float, height: float) -> Detections:
@@ -117,7 +117,7 @@ DETECTOR_CLASSES: tuple[str, ...] = (*sorted(EXTENDED_IDS, key=EXTENDED_IDS.__ge
 
 
 def detector_class(label: str, v1: str) -> str | None:
-    """Return the class of a symbol in `DETECTOR_CLASSES`.
+    """Return the class in `DETECTOR_CLASSES` of a symbol that `engrave` annotated.
 
     Args:
         label: its class in the extended list, or "".
@@ -263,7 +263,7 @@ def _list_labels(detections: Detections, class_list: ClassSet, numbers: Mapping[
 
 
 def _list_words(detections: Detections, class_list: ClassSet, numbers: Mapping[str, int]) -> list[Word]:
-    """Return the symbols of a class list that consist of several detections."""
+    """Return the dynamics and time signatures of a class list, which consist of several detections."""
     if class_list not in ("v1", "v1-118"):
         return []
     words = (*combine_dynamics(detections), *combine_time_signatures(detections))

@@ -76,7 +76,7 @@ def _is_clef(name: str) -> bool:
 
 @dataclass(frozen=True)
 class PageDetections:
-    """Detections on a page, with properties of the page.
+    """The objects detected on a page, and properties of the page.
 
     Attributes:
         detections: objects in descending order of score, in pixels of the input page.
@@ -130,7 +130,7 @@ class Detector:
     def load(
         cls, path: str | Path | None = None, device: str = "auto", options: InferenceOptions | None = None
     ) -> Detector:
-        """Load a detector from a file, or one that is included in the package.
+        """Load a detector from a file, or a detector that is included in the package.
 
         Args:
             path: a file that `entourage detect train` wrote, or the name of an included detector; None: the default.
@@ -147,7 +147,7 @@ class Detector:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Names of the classes of the detector."""
+        """Names of the classes that the detector distinguishes."""
         return self.model.classes
 
     def detect(self, image: ImageInput) -> Detections:
@@ -305,7 +305,7 @@ def to_page_coordinates(detections: Detections, prepared: PreparedPage, options:
 
 
 def shipped_detectors() -> dict[str, Path]:
-    """Return the detectors that are included in the package.
+    """Return names and files of the detectors that are included in the package.
 
     Returns:
         Names, such as "default" and "muscima", and their files.
@@ -323,7 +323,7 @@ def detector_name(file: Path) -> str:
 
 
 def find_detector(path: str | Path | None = None) -> Path:
-    """Return the file of a detector.
+    """Return the file of a detector, given its path or name.
 
     Args:
         path: a file or the name of an included detector; a `Path` is a name only if no such file exists. None: the

@@ -40,11 +40,12 @@ class DecodeOptions:
         cuts: energy thresholds of components, in descending order; lower ones only add components that overlap none of
             the higher ones.
         least: minimum number of cells of a component.
-        centre: "offset": from the box map; or the centroid of the cells: "mean", weighted by "energy", or "truncated"
-            to whole pixels (original).
-        vote: the class is the majority "vote" of the cells, that of the "mean" probability, or that of the "peak".
-        box: width and height are those at the "peak", the "mean" of the cells (thesis), the "largest" of the cells
-            (original), or the typical ones of the "class".
+        centre: how the centre of an object is computed: from the "offset" in the box map, or as the centroid of its
+            cells: their "mean", weighted by "energy", or "truncated" to whole pixels (original).
+        vote: how the class of an object is chosen: by majority "vote" of its cells, by their "mean" probability, or at
+            the "peak".
+        box: how width and height of an object are chosen: those at the "peak", the "mean" of its cells (thesis), the
+            "largest" of its cells (original), or the typical ones of its "class".
     """
 
     method: Method = "peaks"
@@ -137,7 +138,8 @@ class MapOptions:
             the centre of a long object, such as a slur, is less precisely defined.
         widest: maximum radius.
         marker: fraction of the radius within which class and box are trained.
-        centred: the cell that contains the centre has full energy, so that adjacent objects have separate peaks.
+        centred: whether the cell that contains the centre has full energy, so that adjacent objects have separate
+            peaks.
         overlap: the class of a cell is that of the "nearest" centre, or of the "last" object drawn (original).
         size: the box map contains width and height in pixels ("linear", thesis) or log(pixels / interline) ("log").
         offset: the box map also contains the offset from the cell to the centre; not in the thesis.
@@ -176,7 +178,7 @@ class MapOptions:
 
     @property
     def channels(self) -> int:
-        """Number of energy channels."""
+        """Number of energy channels: one for each of `groups`, and one for all other classes."""
         return len(self.groups) + 1
 
     @property
@@ -193,7 +195,7 @@ BoxLoss = Literal["squared", "smooth"]
 
 @dataclass(frozen=True)
 class NetworkOptions:
-    """Options of the network.
+    """Options of the encoder, the decoder and the heads.
 
     Attributes:
         encoder: "small", or a ResNet; ResNet-101 in the thesis costs twenty times as much.
@@ -228,7 +230,7 @@ class NetworkOptions:
 
 @dataclass(frozen=True)
 class LossOptions:
-    """Options of the losses.
+    """Options of the losses of energy, class and box.
 
     Attributes:
         weights: weights w of the energy, class and box losses.
@@ -317,7 +319,7 @@ class DetectorOptions:
 
 
 def _tuples(values: dict[str, Any]) -> dict[str, Any]:
-    """Convert lists, at any depth, to tuples."""
+    """Convert lists in nested dicts and lists to tuples."""
 
     def convert(value: Any) -> Any:
         return tuple(map(convert, value)) if isinstance(value, list | tuple) else value
@@ -407,7 +409,7 @@ PRESETS: dict[str, DetectorOptions] = {
 
 
 def preset(name: str) -> DetectorOptions:
-    """Return a preset by name.
+    """Return the options of a preset by name.
 
     Args:
         name: "default", "thesis" or "original".

@@ -84,7 +84,7 @@ def detect_files(
 def _unfinished_pages(
     records: PageRecords, skip: Skip, advance: Callable[[int], None]
 ) -> Iterator[tuple[Path, RawPage]]:
-    """Read the pages that are not finished; arguments as for `detect_files`."""
+    """Yield the pages that are not finished; the arguments are those of `detect_files`."""
     for file in records.files:
         done = records.done(file)
         try:
@@ -262,7 +262,7 @@ def _write_results(
     *,
     complete: bool,
 ) -> dict[str, Any]:
-    """Write the files that contain all pages, and return the summary."""
+    """Write the files with the results of all pages, and return the summary."""
     rows: list[tuple[str, ...]] = [HEADER]
     counts: Counter[str] = Counter()
     figures: list[tuple[str, str]] = []
@@ -296,7 +296,7 @@ def _write_results(
 
 
 def _existing(sources: Sequence[Path]) -> tuple[list[Path], list[tuple[str, str]]]:
-    """Split the sources into existing ones and missing ones with the reason.
+    """Split the sources into existing ones, and missing ones with the reason for skipping them.
 
     If all are missing, all are returned as existing, so that `list_pages` raises an error.
     """

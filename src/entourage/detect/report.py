@@ -72,7 +72,7 @@ def draw_missed(drawn: ColorImage, missed: Detections) -> ColorImage:
 
 
 def _line_thickness(shape: Sequence[int]) -> int:
-    """Return the thickness of frames, in pixels, on a page of this shape."""
+    """Return the thickness, in pixels, of the frames drawn on a page of this shape."""
     return max(1, round(max(shape) / 2500))
 
 
@@ -107,7 +107,7 @@ def run_sections(
     figures: Sequence[tuple[str, str]],
     skipped: Sequence[tuple[str, str]],
 ) -> list[Section]:
-    """Return the sections of the report of a run.
+    """Return the sections of the report on a detection run.
 
     Args:
         rows: table of the pages, with its header as the first row.

@@ -64,7 +64,7 @@ class PatchMatches:
 
     @property
     def distances(self) -> Matrix:
-        """Length of each shift, shape (n,); infinite for patches that are not found."""
+        """Length of the shift of each patch, shape (n,); infinite for patches that are not found."""
         return np.where(self.matched, np.linalg.norm(self.shifts, axis=1), np.inf)
 
 
@@ -135,13 +135,13 @@ class DeformationField:
         return cls(low, high, terms)
 
     def shifts_at(self, points: Matrix) -> Matrix:
-        """Return the shifts at points of the page, shape (n, 2)."""
+        """Return the shifts of the field at points of the page, shape (n, 2)."""
         x = _powers(points[:, 0], self.low[0], self.high[0])
         y = _powers(points[:, 1], self.low[1], self.high[1])
         return np.asarray(np.einsum("ni,cij,nj->nc", x, self.terms, y))
 
     def shift_grid(self, height: int, width: int) -> Matrix:
-        """Return the shifts of all pixels of a page, shape (2, height, width)."""
+        """Return the shifts of the field at all pixels of a page, shape (2, height, width)."""
         x = _powers(np.arange(width, dtype=np.float64), self.low[0], self.high[0])  # (width, degree + 1)
         y = _powers(np.arange(height, dtype=np.float64), self.low[1], self.high[1])  # (height, degree + 1)
         return np.asarray(y @ self.terms.transpose(0, 2, 1) @ x.T)
@@ -202,7 +202,7 @@ def _subpixel_peak(scores: NDArray[np.float32], x: int, y: int) -> tuple[float, 
 
 
 def missing_symbols(rectified: Grey, page: Grey, boxes: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Find symbols of the page that are missing or different in the scan.
+    """Find the symbols of a page that are missing or different in a scan.
 
     Args:
         rectified: scan in the coordinates of the page, shape (height, width).
@@ -226,7 +226,7 @@ def missing_symbols(rectified: Grey, page: Grey, boxes: NDArray[np.int64]) -> ND
 
 @dataclass(frozen=True)
 class Alignment:
-    """Alignment of a scan with a page.
+    """Result of the alignment of a scan with a page.
 
     Attributes:
         homography: map from points of the scan to points of the page, shape (3, 3).
@@ -252,7 +252,7 @@ class Alignment:
 
 
 def align(scan: Grey, page: Grey, min_score: float = 0.6, min_fraction: float = 0.95) -> Alignment:
-    """Align a scan with a page.
+    """Align a scan or photo with a page.
 
     Args:
         scan: greyscale scan or photo of any size.
@@ -371,7 +371,7 @@ def _normalise_lighting(scan: Grey) -> Grey:
 
 
 def _match_features(scan: Grey, page: Grey) -> Matrix:
-    """Return a homography from features of the images at a reduced size."""
+    """Match features of both images at a reduced size, and return a homography from the scan to the page."""
     scales = [_MATCHING_SIZE / max(image.shape) for image in (scan, page)]
     small = [
         cv2.resize(image, None, fx=s, fy=s, interpolation=cv2.INTER_AREA)
@@ -401,7 +401,7 @@ def _check_count(count: int, event: str) -> None:
 
 
 def _fit_homography(source: Matrix, target: Matrix, tolerance: float) -> Matrix:
-    """Return the homography on which most pairs of points agree."""
+    """Return the homography from `source` to `target` on which most pairs of points agree."""
     cv2.setRNGSeed(0)
     result: Any = cv2.findHomography(source, target, cv2.USAC_MAGSAC, tolerance, maxIters=20_000, confidence=0.9999)
     homography, inliers = result

@@ -134,7 +134,7 @@ class EngraveOptions:
 
 @dataclass(frozen=True)
 class EngraveTask:
-    """One score in one font.
+    """Unit of work of a run: one score in one font.
 
     Attributes:
         name: name of the result, unique in a run.
@@ -150,7 +150,7 @@ class EngraveTask:
 
 
 def make_tasks(options: EngraveOptions, files: list[ScoreFile]) -> list[EngraveTask]:
-    """List the tasks of a run.
+    """List the tasks of a run: the scores in their fonts.
 
     Args:
         options: the options of the run.

@@ -87,11 +87,11 @@ class _Placeholder:
 
 
 class _ArrayPlaceholder(_Placeholder):
-    """Placeholder for an array, and for the function that creates an empty one."""
+    """Placeholder for a NumPy array in a pickle, and for the function that creates an empty one."""
 
 
 class _DtypePlaceholder(_Placeholder):
-    """Placeholder for a NumPy dtype."""
+    """Placeholder for the NumPy dtype of an array in a pickle."""
 
 
 class _EncodePlaceholder(_Placeholder):

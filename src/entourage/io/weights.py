@@ -53,7 +53,7 @@ def write_weights(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
 
 
 def read_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read the tensors of a file, on the CPU, and its metadata.
+    """Read the tensors, on the CPU, and the metadata of a file.
 
     Raises:
         ValueError: the file is missing or was not written by `write_weights`.

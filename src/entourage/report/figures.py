@@ -35,7 +35,7 @@ _STYLE = {
 
 @contextmanager
 def figure_style() -> Iterator[None]:
-    """Apply the common style to figures that are drawn within the block."""
+    """Apply the style of the report to figures that are drawn within the block."""
     import matplotlib as mpl
 
     with mpl.rc_context(_STYLE):  # type: ignore[arg-type]
@@ -55,7 +55,7 @@ def histogram(values: ArrayLike, *, label: str, bins: int = 20, span: tuple[floa
     """Return a histogram as an `<svg>` element.
 
     Args:
-        values: any shape; values outside `span` count in the first or last bin.
+        values: numbers, of any shape; numbers outside `span` are counted in the first or last bin.
         label: label of the x-axis.
         bins: number of bins.
         span: range of the bins.

@@ -18,7 +18,7 @@ from entourage.io.files import write_text
 
 @dataclass(frozen=True)
 class Thumbnail:
-    """A small image or a sound, or only a name.
+    """Entry of a row of thumbnails: a small image, a sound, or only a name.
 
     Attributes:
         name: shown below the image and as its tooltip.
@@ -54,7 +54,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Section:
-    """Section of a page.
+    """Section of the HTML page.
 
     Attributes:
         title: heading.

@@ -53,7 +53,7 @@ def lock_path(target: Path) -> Path:
 
 
 def _acquire(path: Path) -> TextIO | None:
-    """Return the open lock file, or None if another process holds the lock."""
+    """Lock a file and return it open, or return None if another process holds the lock."""
     path.parent.mkdir(parents=True, exist_ok=True)
     while True:
         file = path.open("a")
@@ -118,7 +118,7 @@ def check_config(
 
 
 def restart_hint(folder: Path) -> str:
-    """Return the advice that ends the message of a run that cannot be resumed."""
+    """Return the advice, at the end of an error message, to delete a folder and start from scratch."""
     return f"delete the folder {folder} to start from scratch"
 
 

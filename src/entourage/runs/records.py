@@ -51,7 +51,7 @@ class RecordStore(Generic[T]):
         self._read, self._write, self._outputs = read, write, outputs
 
     def path(self, key: str) -> Path:
-        """Return the path of a record file.
+        """Return the path of the record file of a unit.
 
         Raises:
             ValueError: the key is empty or cannot be part of a file name.
@@ -82,7 +82,7 @@ class RecordStore(Generic[T]):
             self._write(temporary, value)
 
     def invalidate(self, key: str) -> None:
-        """Delete the record of a unit that is to be repeated; the files it lists are reserved first."""
+        """Delete the record of a unit before the unit is repeated; the files in it are reserved first."""
         path = self.path(key)
         if self._outputs is not None and path.is_file():
             self.reserve(key, (file for file in self._outputs(path) if self._is_output(file)))

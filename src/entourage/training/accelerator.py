@@ -46,7 +46,7 @@ def resolve_precision(precision: Precision, device: torch.device) -> Literal["fl
 
 @contextmanager
 def accelerated(device: str | torch.device, precision: Precision, skips_parameters: bool) -> Iterator[Accelerator]:
-    """Create the Accelerator of a run.
+    """Create the `Accelerator` of a run and yield it until the run ends.
 
     Ranks are read from the environment variables that `torchrun` and `accelerate launch` set. Within the block, float32
     matrix products on a GPU may use TF32. This setting and the state of torch's generators are restored at its end.
@@ -155,7 +155,7 @@ def _accelerator(torch_device: torch.device, mixed_precision: str, skips_paramet
 
 
 def _destroy_process_group() -> None:
-    """End the process group and its threads.
+    """End the process group of distributed training and its threads.
 
     Otherwise a thread that frees a tensor after the interpreter has stopped may, in rare cases, abort the program.
     """

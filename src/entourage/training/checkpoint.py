@@ -31,7 +31,7 @@ _ADDED_OPTIONS = {"ties": "first"}  # options that runs of earlier versions lack
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """Result of `train`.
+    """Result of a training by `train`.
 
     Attributes:
         epochs: completed epochs.
@@ -76,7 +76,7 @@ class RunState:
     finished: bool = False
 
     def validated(self, metrics: dict[str, float], options: TrainingOptions) -> RunState:
-        """Return the state after a validation.
+        """Return the state of the run after a validation with these metrics.
 
         Raises:
             ValueError: the monitored metric is missing.
@@ -132,7 +132,7 @@ class Checkpoints:
         scaler: torch.amp.GradScaler | None,
         others: Sequence[Mapping[str, Tensor]] = (),
     ) -> None:
-        """Write a checkpoint, then rename pending best weights.
+        """Write a checkpoint, then rename the new best weights that are pending.
 
         Args:
             state: progress of the run.
@@ -158,7 +158,7 @@ class Checkpoints:
         scaler: torch.amp.GradScaler | None,
         rank: int = 0,
     ) -> RunState | None:
-        """Restore task, optimiser and scaler from the checkpoint.
+        """Restore task, optimiser and gradient scaler from the checkpoint.
 
         Args:
             task: the task to restore.
@@ -209,15 +209,15 @@ class Checkpoints:
         self._commit_best(state)
 
     def save_pending_best(self, model: nn.Module, state: RunState) -> None:
-        """Write new best weights; the next checkpoint renames them."""
+        """Write new best weights under a temporary name; the next checkpoint renames them."""
         write_weights(self.folder / _PENDING, model.state_dict(), {"step": state.best_step, "best": state.best})
 
     def load_best(self, model: nn.Module) -> None:
-        """Load the best weights into a model."""
+        """Load the weights of the best validation into a model."""
         load_weights(model, self._read(read_weights, self.folder / BEST)[0], self.folder / BEST)
 
     def save_final(self, model: nn.Module, state: RunState) -> None:
-        """Write the final weights."""
+        """Write the final weights to `model.safetensors`."""
         write_weights(self.folder / MODEL, model.state_dict(), {"step": state.step, "metrics": state.metrics})
 
     def _read(self, read: Callable[[Path], Read], path: Path) -> Read:

@@ -50,7 +50,7 @@ class ImageBank:
 
     @cached_property
     def digest(self) -> str:
-        """Hash of all pixels. Costs about a second per gigabyte at the first access."""
+        """Digest of all pixels, about a second per gigabyte at the first access."""
         digest = hashlib.blake2b(digest_size=12)
         for start in range(0, len(self), DIGEST_ROWS):  # in blocks, because a mapped file may be larger than memory
             digest.update(np.ascontiguousarray(self.values[start : start + DIGEST_ROWS]).data)

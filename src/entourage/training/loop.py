@@ -67,7 +67,7 @@ def train(
 
 
 class _Training:
-    """State of `train` in one process."""
+    """State and steps of a call of `train` in one process."""
 
     def __init__(
         self, task: Task[Any, Any], options: TrainingOptions, accelerator: Accelerator, folder: Path | None
@@ -115,7 +115,7 @@ class _Training:
             yield
 
     def _resume(self) -> None:
-        """Restore the state of the last checkpoint."""
+        """Restore the state of the run from the last checkpoint."""
         if self.checkpoints is not None:
             scaler, rank = self.accelerator.scaler, self.accelerator.process_index
             self.state = self.checkpoints.load(self.task, self.optimizer, scaler, rank) or self.state
@@ -149,7 +149,7 @@ class _Training:
                         return
 
     def _backward(self, position: StepPosition, batch: Any) -> None:
-        """Accumulate the gradients of a batch."""
+        """Compute the losses of a batch, and add its gradients to those of the step."""
         reseed(self.accelerator.device, self.loader.seed(position))
         sync = nullcontext() if position.ends_step else self.accelerator.no_sync(self.model)
         with sync:  # processes exchange gradients once per step
@@ -251,7 +251,7 @@ class _Training:
             checkpoints.save(self.state, self.task, self.optimizer, self.accelerator.scaler, others)
 
     def _finish(self) -> None:
-        """Load the best weights if requested, and write the final ones."""
+        """Load the best weights into the model if requested, and write the final weights."""
         self.accelerator.wait_for_everyone()  # until the main process has written the best weights
         model = self.task.final_model()
         if self.options.restore_best and self.state.best_step is not None:

@@ -25,12 +25,12 @@ class ProgressLine:
         self._epochs = epochs
 
     def losses(self, step: int, epoch: int, losses: Mapping[str, float]) -> None:
-        """Show the loss and the progress; `epoch` counts from 0."""
+        """Show the current loss and the progress on the line; `epoch` counts from 0."""
         epoch_text = f"epoch {epoch + 1}/{self._epochs}"
         self._progress.update(self._row, completed=step, epoch=epoch_text, loss=f"loss {losses['loss']:.4g}")
 
     def metrics(self, metrics: Mapping[str, float], monitor: str | None) -> None:
-        """Show the monitored metric, or the first one."""
+        """Show a metric on the line: the monitored one, or else the first."""
         name = monitor if monitor is not None else next(iter(metrics), None)
         if name is not None:
             self._progress.update(self._row, metric=f"{name} {metrics[name]:.4g}")
@@ -58,12 +58,12 @@ def progress_line(title: str, step: int, total: int, epochs: int, show: bool | N
 
 
 class NonFiniteLossError(ValueError):
-    """A loss or a weight became infinite or NaN; the run has stopped."""
+    """Error for a run that was stopped because a loss or a weight became infinite or NaN."""
 
 
 @dataclass(frozen=True)
 class LossReading:
-    """Losses since the previous reading.
+    """Losses that `LossMeter` has collected since its previous reading.
 
     Attributes:
         means: mean of each loss over batches and processes.
@@ -87,7 +87,7 @@ class LossMeter:
         self._rows: list[Tensor] = []  # one per batch, shape (losses,)
 
     def add(self, losses: Losses) -> Tensor:
-        """Add the losses of a batch.
+        """Add the losses of a batch to those since the last reading.
 
         Returns:
             The loss to minimise.

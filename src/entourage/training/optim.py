@@ -15,7 +15,7 @@ GROUP_KEYS = {"params", "lr_scale", "weight_decay"}
 
 
 def learning_rate_factor(options: TrainingOptions, step: int, epoch: int, total: int) -> float:
-    """Return the factor of the learning rate at a step.
+    """Return the factor by which a schedule multiplies the learning rate at a step.
 
     During the warm-up of w steps it is (step + 1) / w. Then "cosine" is (1 + cos(pi t)) / 2 and "linear" is 1 - t for
     the completed fraction t of the steps after the warm-up; "step" is gamma to the number of milestones reached.
@@ -44,7 +44,7 @@ def learning_rate_factor(options: TrainingOptions, step: int, epoch: int, total:
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """Set the learning rate of each group to `rate` times its `lr_scale`."""
+    """Set the learning rate of each parameter group to `rate` times the `lr_scale` of the group."""
     for group in optimizer.param_groups:
         group["lr"] = rate * group["lr_scale"]
 

@@ -17,7 +17,7 @@ Ties = Literal["first", "last"]
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """Options of `train`.
+    """Options of the training loop `train`.
 
     A step is one update of the weights, computed from `accumulate` batches in each process.
     """

@@ -107,7 +107,7 @@ class Task(ABC, Generic[Item, Batch]):
         return {}
 
     def load_extra_state(self, state: Mapping[str, Tensor]) -> None:
-        """Restore the result of `extra_state`; the tensors are on the CPU."""
+        """Restore the tensors that `extra_state` returned; they are on the CPU."""
         if state:
             raise ValueError(f"checkpoint: extra state {', '.join(state)}; expected none for {type(self).__name__}")
 

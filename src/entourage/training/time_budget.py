@@ -135,7 +135,7 @@ def seconds_per_step(
 
 
 class _TrialFinishedError(Exception):
-    """The trial has measured enough steps."""
+    """Raised within a trial to end its training after enough steps."""
 
 
 class _TimedTask(Task[Item, Batch]):
@@ -166,29 +166,29 @@ class _TimedTask(Task[Item, Batch]):
         self.warmed_up: tuple[int, float] | None = None  # number of steps and time at the end of the warm-up
 
     def prepare(self, device: torch.device) -> None:
-        """Prepare the trial and start the clock."""
+        """Prepare the trial task, and start the clock."""
         self.trial.autocast = self.autocast
         self.trial.prepare(device)
         self.device, self.started = device, time.perf_counter()
 
     def plan(self, epoch: int) -> Sequence[Item]:
-        """Return the same items for all epochs."""
+        """Return the items of the trial, which are the same in all epochs."""
         return self.items
 
     def load(self, item: Item, rng: np.random.Generator) -> Batch:
-        """Load a batch of the trial."""
+        """Load a batch of the trial task."""
         return self.trial.load(item, rng)
 
     def loss(self, model: nn.Module, batch: Batch, step: int) -> Losses:
-        """Compute the losses of the trial."""
+        """Compute the losses of the trial task."""
         return self.trial.loss(model, batch, step)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """Return the parameter groups of the trial."""
+        """Return the parameter groups of the trial task."""
         return self.trial.parameter_groups()
 
     def final_model(self) -> nn.Module:
-        """Return the final model of the trial."""
+        """Return the final model of the trial task."""
         return self.trial.final_model()
 
     def after_step(self, step: int) -> None:
@@ -240,7 +240,7 @@ def _write_plan(plan: Path, values: dict[str, Any]) -> None:
 
 
 def _planned_steps(run_dir: Path, minutes: float) -> int:
-    """Read the steps of the plan in a run directory, and check its time budget."""
+    """Return the number of steps stored in a run directory, and check that its time budget is `minutes`."""
     plan = json.loads((run_dir / _PLAN).read_text(encoding="utf-8"))
     steps, seconds = int(plan["steps"]), float(plan["seconds a step"])
     planned = float(plan.get("minutes", steps * seconds / 60))  # earlier versions stored no minutes

@@ -59,7 +59,7 @@ def read_image_folder(folder: str | Path, *, exclude: Collection[str] = ()) -> I
 
 
 def read_caltech101(folder: str | Path) -> ImageSet:
-    """Read the official layout of Caltech-101, 101_ObjectCategories/CLASS/image_0001.jpg, without an official split.
+    """Read Caltech-101 in its official layout, 101_ObjectCategories/CLASS/image_0001.jpg; there is no official split.
 
     Args:
         folder: the folder that contains 101_ObjectCategories.
@@ -141,7 +141,7 @@ def read_pack(path: str | Path) -> ImageSet:
 
 
 def join_packs(packs: Sequence[ImageSet], name: str) -> ImageSet:
-    """Concatenate the packs of one data set.
+    """Concatenate the packs into which one data set is divided.
 
     Args:
         packs: results of `read_pack`, at least one, all with the same class names; labels have the same meaning in all.

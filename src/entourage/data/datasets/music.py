@@ -32,7 +32,7 @@ _STAFF_HEIGHT = 4.13  # height of the box of a staff in interlines: four spaces 
 
 @dataclass(frozen=True)
 class MuscimaPage:
-    """A page of MUSCIMA++.
+    """A page of MUSCIMA++ with its annotations.
 
     Attributes:
         name: such as CVC-MUSCIMA_W-01_N-10_D-ideal.
@@ -169,7 +169,7 @@ _SPLIT = re.compile(r"[_-](train|val|test)$")  # deepscores_train.json; a sample
 
 @dataclass(frozen=True)
 class DeepScoresPage:
-    """A page of DeepScoresV2.
+    """A page of DeepScoresV2 with its annotations.
 
     Attributes:
         name: name of the image, without the suffix.
@@ -219,7 +219,7 @@ def read_deepscores(path: Path, split: str | None = None) -> list[DeepScoresPage
 
 
 def deepscores_splits(path: Path) -> set[str]:
-    """Return the splits of the tables in an archive or folder."""
+    """Return the splits for which an archive or folder of DeepScoresV2 has tables."""
     return set(map(split_of, _tables(_names(path))))
 
 
@@ -230,7 +230,7 @@ def split_of(table: str) -> str:
 
 
 def read_member(path: Path, member: str, max_bytes: int = MAX_IMAGE_BYTES) -> bytes:
-    """Read a file of a zip archive.
+    """Read one file of a zip archive into memory.
 
     Args:
         path: the archive.
@@ -258,7 +258,7 @@ def _tables(names: list[str]) -> list[str]:
 
 
 def _names(path: Path) -> list[str]:
-    """List the files below a folder, or in an archive."""
+    """List the names of all files below a folder or in an archive."""
     if path.is_dir():
         return sorted(file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file())
     try:

@@ -150,7 +150,7 @@ def _numbers(path: Path) -> dict[str, int]:
 
 
 def read_cars196(folder: str | Path) -> ImageSet:
-    """Read the layout of Cars-196 with one table: cars_annos.mat has path, class and split of every image in car_ims/.
+    """Read Cars-196 in the layout with one table: cars_annos.mat has path, class and split of all images in car_ims/.
 
     Args:
         folder: the folder of cars_annos.mat and car_ims/.
@@ -171,7 +171,7 @@ def read_cars196(folder: str | Path) -> ImageSet:
 
 
 def read_cars196_devkit(folder: str | Path) -> ImageSet:
-    """Read the layout of Cars-196 with a devkit: tables in devkit/, images in cars_train/ and cars_test/.
+    """Read Cars-196 in the layout with a devkit: tables in devkit/, images in cars_train/ and cars_test/.
 
     The tables are cars_meta.mat, cars_train_annos.mat and cars_test_annos_withlabels.mat. The last one was published
     later; it may lie in devkit/ or next to it.

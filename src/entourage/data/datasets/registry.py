@@ -22,7 +22,7 @@ from entourage.data.image_set import ImageSet
 
 @dataclass(frozen=True)
 class _Dataset:
-    """Description of a data set.
+    """Description of a published data set: where it is found and how it is read.
 
     Attributes:
         title: full name.

@@ -37,7 +37,7 @@ _COLUMNS = ["page", "label", "v1", "split", *_CORNERS]
 
 @dataclass(frozen=True)
 class GroundTruthPage:
-    """A page with its annotations.
+    """A page with the annotations of its symbols.
 
     Attributes:
         name: name of the page.
@@ -144,7 +144,7 @@ def _available_splits(path: Path) -> str:
 
 
 def class_names(pages: Sequence[GroundTruthPage]) -> tuple[str, ...]:
-    """Return the names of all classes on the pages, in alphabetical order."""
+    """Return the names of all classes that occur on the pages, in alphabetical order."""
     return tuple(sorted({label for page in pages for label in page.labels if label is not None}))
 
 
@@ -159,7 +159,7 @@ def make_page(
     member: str | None = None,
     inverted: bool = False,
 ) -> GroundTruthPage:
-    """Make a page without duplicate symbols.
+    """Create a `GroundTruthPage` from symbols, of which duplicates are removed.
 
     Args:
         name, path, interline, packed, member, inverted: as in `GroundTruthPage`.

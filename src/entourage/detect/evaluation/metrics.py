@@ -37,17 +37,17 @@ class DetectionScores:
 
     @property
     def ap(self) -> Floats:
-        """AP[.5:.95] of each class, shape (k,)."""
+        """Average precision of each class, the mean over IoUs of 0.50 to 0.95, shape (k,)."""
         return np.asarray(self.precision[1:].mean(axis=0))
 
     @property
     def ap50(self) -> Floats:
-        """AP at an IoU of 0.5, shape (k,)."""
+        """Average precision of each class at an IoU of 0.5, shape (k,)."""
         return np.asarray(self.precision[1])
 
     @property
     def ap25(self) -> Floats:
-        """AP at an IoU of 0.25, shape (k,)."""
+        """Average precision of each class at an IoU of 0.25, shape (k,)."""
         return np.asarray(self.precision[0])
 
     def means(self) -> dict[str, float]:
@@ -69,7 +69,7 @@ class DetectionScores:
 
 
 def average_precision(ground_truth: Sequence[Detections], detections: Sequence[Detections]) -> DetectionScores:
-    """Compute average precision over pages with faster-coco-eval.
+    """Compute the average precision of each class over all pages with faster-coco-eval.
 
     Args:
         ground_truth: objects of each page; scores are ignored.
@@ -178,7 +178,7 @@ class Confusion:
         return float(np.trace(self.counts[:, :-1]) / detected) if detected else float("nan")
 
     def table(self) -> list[tuple[str, ...]]:
-        """Return a header and one row per true class."""
+        """Return the rows of a table: a header, and one row of counts per true class."""
         rows: list[tuple[str, ...]] = [("true class", *self.classes, MISSED)]
         rows += [(name, *(str(n) for n in row)) for name, row in zip(self.classes, self.counts, strict=True)]
         return rows
@@ -191,7 +191,7 @@ def confusions(
     overlap: float = 0.3,
     threshold: float = 0.3,
 ) -> list[Confusion]:
-    """Compute the confusions of the families of similar classes.
+    """Compute a confusion matrix for each family of similar classes.
 
     Each ground truth object is matched with the detection of its family that has the highest IoU with it.
 
@@ -244,7 +244,7 @@ def missed_objects(
 
 
 def overlaps(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Compute the IoU of all pairs of boxes, (n, 4) and (m, 4): shape (n, m)."""
+    """Compute the IoU of each of n boxes with each of m boxes, (n, 4) and (m, 4): shape (n, m)."""
     low = np.maximum(first[:, None, :2], second[None, :, :2])  # (n, m, 2)
     high = np.minimum(first[:, None, 2:], second[None, :, 2:])
     intersection = np.clip(high - low, 0, None).prod(axis=2)  # (n, m)

@@ -44,7 +44,7 @@ class PageDetector(Protocol):
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Names of the classes."""
+        """Names of the classes that the detector distinguishes."""
 
     def detect(self, image: NDArray[np.uint8]) -> Detections:
         """Return the detections on a grayscale page, shape (h, w)."""
@@ -52,7 +52,7 @@ class PageDetector(Protocol):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Results of an evaluation.
+    """Results of the evaluation of a detector on annotated pages.
 
     Attributes:
         class_list: the class list.
@@ -71,7 +71,7 @@ class Evaluation:
     seconds: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the content of `evaluation.json`."""
+        """Return the results as values for `evaluation.json`."""
         scores = self.scores
         rows = zip(scores.classes, scores.counts, scores.ap, scores.ap50, scores.ap25, strict=True)
         return {
@@ -94,7 +94,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class TimedDetections:
-    """Detections on several pages, for evaluation with any class list.
+    """Detections on several pages, which can be evaluated with any class list, and the time they took.
 
     Attributes:
         detections: one `Detections` for each page.
@@ -110,7 +110,7 @@ class TimedDetections:
 def detect_pages(
     detector: PageDetector, pages: Sequence[GroundTruthPage], *, progress: bool | None = None
 ) -> TimedDetections:
-    """Detect the objects on several pages and measure the time.
+    """Detect the objects on several pages, and measure the time per page.
 
     Args:
         detector: the detector.
@@ -139,7 +139,7 @@ def detect_pages(
 def evaluate_detections(
     predictions: TimedDetections, pages: Sequence[GroundTruthPage], class_list: ClassList = "v1"
 ) -> Evaluation:
-    """Compare detections with the ground truth.
+    """Compare the detections on several pages with the ground truth.
 
     Args:
         predictions: detections on the pages, in their order.
@@ -187,7 +187,7 @@ def evaluate(
 
 
 def ground_truth_detections(page: GroundTruthPage, class_list: ClassList, own: tuple[str, ...] = ()) -> Detections:
-    """Return the ground truth of a page in a class list, with scores of 1.
+    """Return the annotations of a page as detections with a score of 1, in a class list.
 
     Args:
         page: the page.
@@ -225,7 +225,7 @@ def write_evaluation(
     figures: Sequence[tuple[str, str]] = (),
     about: Mapping[str, str] | None = None,
 ) -> None:
-    """Write `evaluation.json` and `report.html` into a folder.
+    """Write the results of an evaluation as `evaluation.json` and `report.html`.
 
     Args:
         out: the folder.

@@ -41,7 +41,7 @@ _MAX_LINE_THICKNESS = 0.3  # interlines; staff lines are thinner
 
 
 def refine_boxes(page: GrayImage, detections: Detections, interline: float, angle: float = 0.0) -> Detections:
-    """Move the edges of boxes to the edges of the ink.
+    """Move the edges of detected boxes to the edges of the ink.
 
     Args:
         page: grayscale, dark ink on light paper, shape (h, w).
@@ -98,7 +98,7 @@ def remove_staff_lines(ink: Mask, interline: float) -> Mask:
 
 
 def _open(ink: Mask, rows: int, columns: int) -> Mask:
-    """Return the morphological opening of the ink with a rectangle."""
+    """Return the morphological opening of the ink with a rectangle of `rows` x `columns` pixels."""
     return np.asarray(cv2.morphologyEx(ink.astype(np.uint8), cv2.MORPH_OPEN, np.ones((rows, columns), np.uint8))) > 0
 
 

@@ -31,7 +31,7 @@ _RECORD_FIELDS = ("name", "file", "width", "height", "interline", "seconds", "me
 
 @dataclass(frozen=True)
 class PageResult:
-    """The detections on a page.
+    """The detections on a page, as they are written to the result files.
 
     Attributes:
         name: unique name of the page.
@@ -77,7 +77,7 @@ class ResultFiles:
         coco.write(json.dumps(head)[:-1] + ', "annotations": [')
 
     def add(self, page: PageResult) -> None:
-        """Write a page to all three files."""
+        """Append the detections on a page to `coco.json`, `detections.csv` and `pages.csv`."""
         image_id = len(self._images) + 1
         size = {"width": page.width, "height": page.height}
         self._images.append({"id": image_id, "file_name": page.source, "name": page.name, **size})
@@ -94,7 +94,7 @@ class ResultFiles:
         self._pages.writerow([page.name, page.source, *cells])
 
     def finish(self) -> None:
-        """Write the end of the JSON file."""
+        """Write the end of `coco.json` after the last page."""
         self._coco.write('], "images": ' + json.dumps(self._images) + "}\n")
 
 
@@ -123,7 +123,7 @@ def open_results(folder: Path, ids: Mapping[str, int]) -> Iterator[ResultFiles]:
 
 
 def write_xml(folder: Path, page: PageResult) -> None:
-    """Write `xml/NAME.xml` for a page."""
+    """Write the detections on a page to `xml/NAME.xml`."""
     write_text(folder / "xml" / f"{page.name}.xml", page_xml(page))
 
 
@@ -143,7 +143,7 @@ def page_xml(page: PageResult) -> str:
 
 
 def _rows(page: PageResult) -> Iterator[tuple[str, float, list[float]]]:
-    """Yield class name, score and box of each detection."""
+    """Yield class name, score and box of each detection on a page."""
     found = page.detections
     yield from zip(found.names, found.scores.tolist(), found.boxes.tolist(), strict=True)
 
@@ -166,7 +166,7 @@ class PageRecords:
         self._store = RecordStore(folder, ".json", self._read_record, _write_record, root=out, folders=_FOLDERS)
 
     def __len__(self) -> int:
-        """Return the number of finished pages."""
+        """Return the number of finished pages in the records."""
         return sum(map(len, self._names.values()))
 
     @property
@@ -175,7 +175,7 @@ class PageRecords:
         return {name for names in self._names.values() for name in names.values()}
 
     def done(self, file: Path) -> set[int | None]:
-        """Return the numbers of the finished pages of a file; None if its only page is finished."""
+        """Return the numbers of the finished pages of a file; the only page of a file has the number None."""
         return set(self._names[str(file)])
 
     def reserve(self, page: PageResult) -> None:
@@ -183,12 +183,12 @@ class PageRecords:
         self._store.reserve(_record_key(page.name), _page_files([page.name], draw=self._draw))
 
     def add(self, page: PageResult) -> None:
-        """Write the record of a page whose files are complete."""
+        """Write the record of a page after all of its files have been written."""
         self._store.put(_record_key(page.name), (page, _file_state(Path(page.file))))
         self._names[page.file][page.number] = page.name
 
     def pages(self) -> Iterator[PageResult]:
-        """Read the finished pages one at a time, ordered by file and number.
+        """Yield the results of the finished pages one at a time, ordered by file and page number.
 
         Raises:
             UnreadableFileError: a record has been damaged since the run was opened.
@@ -203,7 +203,7 @@ class PageRecords:
                 yield record[0]
 
     def delete_state(self) -> None:
-        """Delete all records, because the run is complete."""
+        """Delete all records, which are not needed after the run is complete."""
         shutil.rmtree(self.out / STATE)
 
     def resume(self) -> None:
@@ -218,7 +218,7 @@ class PageRecords:
         self._store.remove_stale(kept)
 
     def restart(self, *, incomplete: bool) -> None:
-        """Delete the results of an earlier run, and no other files.
+        """Delete the results of an earlier run; files from other sources remain.
 
         The files of an incomplete run are reserved; those of a complete run are listed in its table of pages.
         """

@@ -21,7 +21,7 @@ from entourage.detect.options import DecodeOptions, MapOptions, Vote
 
 @dataclass(frozen=True)
 class Components:
-    """n connected components with m cells in total.
+    """Connected components of the energy: n components with m cells in total.
 
     Attributes:
         cells: page, group, row and column of each cell, shape (m, 4).
@@ -49,7 +49,7 @@ class Components:
         return _first_highest(self.component, self.cell_energy, len(self.peak_cells))
 
     def classes(self, probabilities: Tensor, vote: Vote) -> tuple[Tensor, Tensor]:
-        """Combine class probabilities of cells (m, classes) by component.
+        """Determine the class of each component from the class probabilities of its cells (m, classes).
 
         Returns:
             Probability of the class, shape (n,), and class, from 0, shape (n,).
@@ -185,7 +185,7 @@ _MIN_SIZE = 4.0
 
 
 class DecodableMaps(Protocol):
-    """Maps of pages, rendered or predicted."""
+    """Interface of energy, class and box maps of pages, rendered targets or predictions."""
 
     def surface(self) -> Tensor:
         """Return the energy in [0, 1], shape (b, g, h, w)."""
@@ -197,7 +197,7 @@ class DecodableMaps(Protocol):
 def decode(
     maps: DecodableMaps, options: DecodeOptions, map_options: MapOptions, groups: Tensor, sizes: Tensor | None = None
 ) -> list[dict[str, Tensor]]:
-    """Decode maps to the objects of each page.
+    """Decode energy, class and box maps to the objects of each page.
 
     Args:
         maps: maps, as `render_targets` and the network return them.

@@ -37,7 +37,7 @@ def fuse_conv_bn(module: nn.Module) -> None:
 
 
 class BasicBlock(nn.Module):
-    """Two 3 x 3 convolutions with a shortcut (He et al., 2016)."""
+    """Residual block of two 3 x 3 convolutions with a shortcut (He et al., 2016)."""
 
     expansion = 1
 
@@ -52,7 +52,7 @@ class BasicBlock(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """A 3 x 3 convolution between two 1 x 1 convolutions, with a shortcut (He et al., 2016)."""
+    """Residual block of 1 x 1, 3 x 3 and 1 x 1 convolutions with a shortcut (He et al., 2016)."""
 
     expansion = 4
 
@@ -144,7 +144,7 @@ class ResNet(_Encoder):
 
 
 def make_encoder(options: NetworkOptions) -> SmallEncoder | ResNet:
-    """Return the encoder that the options select."""
+    """Return the untrained encoder that the options select."""
     if options.encoder == "small":
         return SmallEncoder(options.widths, options.blocks)
     return ResNet(options.encoder)
@@ -175,7 +175,7 @@ class TopDown(nn.Module):
         self.smooth = nn.ModuleList(nn.Sequential(conv_bn(up, up), nn.ReLU(inplace=True)) for up in upwards)
 
     def forward(self, maps: list[Tensor]) -> list[Tensor]:
-        """Return one map for each map of the encoder, finest first."""
+        """Merge the maps of the encoder from coarse to fine; return one map for each of them, finest first."""
         result: list[Tensor] = []
         for number in reversed(range(len(maps))):
             x = self.lateral[number](maps[number])
@@ -186,7 +186,7 @@ class TopDown(nn.Module):
 
 
 class _ResidualConv(nn.Module):
-    """RefineNet's residual convolution unit."""
+    """Residual convolution unit of RefineNet: two 3 x 3 convolutions with a shortcut."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -263,7 +263,7 @@ class RefineNet(nn.Module):
         self.blocks = nn.ModuleList([coarsest, *finer])
 
     def forward(self, maps: list[Tensor]) -> list[Tensor]:
-        """Return a list of one map, which has the size of the finest input."""
+        """Merge the maps of the encoder; return a list of one map, which has the size of the finest input."""
         x: Tensor = self.blocks[0](maps[-1:])
         for block, finer in zip(list(self.blocks)[1:], reversed(maps[:-1]), strict=True):
             x = block([finer, x])

@@ -75,7 +75,7 @@ def class_loss(
 
 
 def generalized_iou(first: Tensor, second: Tensor) -> Tensor:
-    """Compute the generalised IoU of pairs of boxes, (m, 4) and (m, 4): shape (m,), from -1 to 1."""
+    """Compute the generalised IoU, from -1 to 1, of each pair of boxes: (m, 4) and (m, 4) -> (m,)."""
     corner = torch.maximum(first[:, :2], second[:, :2])
     common = (torch.minimum(first[:, 2:], second[:, 2:]) - corner).clamp(min=0).prod(1)
     union = (first[:, 2:] - first[:, :2]).prod(1) + (second[:, 2:] - second[:, :2]).prod(1) - common
@@ -94,7 +94,7 @@ def box_loss(codes: Tensor, target: Tensor, weights: Tensor, options: LossOption
 
 @dataclass(frozen=True)
 class _Foreground:
-    """Foreground cells (m, 4) with labels (m,), box codes (m, box_dim) and weights (m,)."""
+    """Foreground cells, shape (m, 4), with labels (m,), box codes (m, box_dim) and loss weights (m,)."""
 
     index: Tensor
     labels: Tensor
@@ -131,7 +131,7 @@ class DetectionLoss(nn.Module):
         return dict(zip(TERMS, weighted.unbind(), strict=True))
 
     def raw(self, predictions: MapPredictions, maps: Maps) -> Tensor:
-        """Compute the three losses without weights and normalisation, shape (3,)."""
+        """Compute the losses of energy, class and box without weights and normalisation, shape (3,)."""
         foreground = self._foreground(maps)
         logits, codes = predictions.read(foreground.index)
         group = foreground.index[:, 1]
@@ -168,7 +168,7 @@ class DetectionLoss(nn.Module):
 
     @torch.no_grad()
     def _means(self, raw: Tensor) -> Tensor:
-        """Return v, the mean of each loss over the previous steps; in training, append the current losses."""
+        """Return v, the mean of each loss over the previous steps; in training, store the current losses, too."""
         means = self.recent.mean(1).clamp(min=1e-6)
         if self.training:
             finite = torch.where(raw.isfinite(), raw.detach(), means)

@@ -22,13 +22,14 @@ _DISTANCE_STEPS = 2**20  # resolution of distances: steps per radius
 
 @dataclass(frozen=True)
 class Maps:
-    """Target maps of b pages, with g energy channels of h x w cells each.
+    """Rendered target maps of b pages, with g energy channels of h x w cells each.
 
     Attributes:
         energy: shape (b, g, h, w), in [0, 1].
-        object_index: shape (b, g, h, w), int64: index of the object whose class a cell has; -1 where the energy is 0.
-        nearest: shape (b, g, h, w), int64: index of the object whose box a cell has. It differs from `object_index`
-            only with `MapOptions(overlap="last")`, the behaviour of the original code.
+        object_index: shape (b, g, h, w), int64: index of the object that determines the class of a cell; -1 where the
+            energy is 0.
+        nearest: shape (b, g, h, w), int64: index of the object that determines the box of a cell. It differs from
+            `object_index` only with `MapOptions(overlap="last")`, the behaviour of the original code.
         foreground: shape (b, g, h, w), bool: cells near enough to a centre for class and box to be supervised.
         valid: shape (b, h, w), bool: cells that contribute to the losses.
         boxes: boxes of all objects in pixels, shape (n, 4).

@@ -47,7 +47,7 @@ class MapPredictions:
 
 
 class PointHead(nn.Module):
-    """Predict class and box of single cells.
+    """Head that predicts class and box of single cells.
 
     The features of a cell are those of all feature maps, interpolated bilinearly at the centre of the cell. Without a
     hidden layer, this equals a 1 x 1 convolution of the enlarged feature maps, computed at the given cells only.
@@ -71,7 +71,7 @@ class PointHead(nn.Module):
         nn.init.zeros_(self.boxes.bias)
 
     def forward(self, pyramid: Sequence[Tensor], index: Tensor, shape: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Compute class logits and box codes of cells.
+        """Compute class logits and box codes of the cells in `index`.
 
         Args:
             pyramid: feature maps, shape (b, c_i, h_i, w_i).

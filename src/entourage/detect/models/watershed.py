@@ -89,7 +89,7 @@ class WatershedDetector(nn.Module):
         return self.losses(batch, boxes, labels, pages)
 
     def maps(self, batch: Tensor) -> MapPredictions:
-        """Predict the maps of pages, shape (b, 1, h, w)."""
+        """Predict the energy, class and box maps of pages, shape (b, 1, h, w)."""
         predictions: MapPredictions = self.network(batch)
         return predictions
 
@@ -162,7 +162,7 @@ def pad_batch(images: Sequence[Tensor] | Tensor) -> Tensor:
 
 
 def _clip(page: dict[str, Tensor], height: int, width: int) -> dict[str, Tensor]:
-    """Clip boxes to the page; objects entirely outside are removed."""
+    """Clip the boxes of a page to its height and width; objects entirely outside are removed."""
     limits = page["boxes"].new_tensor([width, height, width, height])
     boxes = page["boxes"].clamp(min=0).minimum(limits)
     keep = (boxes[:, 2:] > boxes[:, :2]).all(1)
@@ -180,7 +180,7 @@ class DetectorNotFoundError(ValueError):
 def save_detector(
     model: WatershedDetector, path: str | Path, *, float16: bool = False, max_shard_size: int | None = None
 ) -> list[Path]:
-    """Save a detector: weights, classes, options and notes.
+    """Save weights, classes, options and notes of a detector.
 
     Args:
         model: the detector.
@@ -211,7 +211,7 @@ def save_detector(
 
 
 def find_shards(path: str | Path) -> list[Path]:
-    """Return the files of a detector: the path itself, or all of its shards.
+    """Return the files of a detector: a single file, or all of its shards.
 
     Args:
         path: the path passed to `save_detector`, or any of the shards.

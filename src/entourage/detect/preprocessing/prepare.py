@@ -48,7 +48,7 @@ class PreparedPage:
 
 
 def prepare_page(image: ImageInput, options: InferenceOptions) -> PreparedPage:
-    """Read, straighten and scale a page.
+    """Read a page, straighten it and scale it for the network.
 
     Args:
         image: a file, a PIL image or an array, as `read_page` and `to_grayscale` accept them.

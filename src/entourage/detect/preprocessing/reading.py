@@ -133,7 +133,7 @@ _PILLOW = ("ignore", None, Warning, re.compile(r"PIL\."), 0)  # an entry of `war
 
 @dataclass(frozen=True)
 class RawPage:
-    """A page read from a file.
+    """A page as it was read from an image or PDF file.
 
     Attributes:
         name: name of the file without suffix; with the number of the page if there are several: "score-3".
@@ -154,9 +154,9 @@ def page_source(file: str | Path, number: int | None) -> str:
 
 
 def list_pages(sources: Sequence[str | Path]) -> list[Path]:
-    """List the files of pages: files as given, and all images and PDF files below folders, sorted.
+    """Return the files among the sources, and all image and PDF files below the folders, sorted by path.
 
-    Only the pages of a data set of `entourage engrave` are listed, without its masks. Broken links are included, so
+    Of a data set of `entourage engrave`, only the page images are listed, not its masks. Broken links are included, so
     that reading them raises an error.
 
     Args:

@@ -83,7 +83,7 @@ def _smooth_noise(like: Tensor, n_cells: int) -> Tensor:
 
 
 def _bleed_through(ink: Tensor, options: DegradationOptions) -> Tensor:
-    """Add another image of the batch, mirrored and faint, as the back of the sheet."""
+    """Add the mirrored, faint ink of another image of the batch, as if it was printed on the back of the sheet."""
     back = F.avg_pool2d(ink.flip(3).roll(1, 0), 3, 1, 1)
     amount = torch.where(_bernoulli(ink, options.p_bleed_through), _uniform(ink, 0, options.bleed_through), 0.0)
     return torch.maximum(ink, amount * back)
@@ -208,7 +208,7 @@ class MarginSampler:
         )
 
     def sample(self, windows: Windows, rng: np.random.Generator) -> tuple[Windows, Margins]:
-        """Sample the crops for a batch of windows.
+        """Sample the margin crops for a batch of windows.
 
         Args:
             windows: the batch.
@@ -226,7 +226,7 @@ class MarginSampler:
         return self._replace_covered(windows, cuts), Margins(cuts, self.crops)
 
     def _sample_symbols(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Sample symbols of rare classes, all classes with the same probability."""
+        """Sample `count` symbols of rare classes; all rare classes have the same probability."""
         classes = rng.integers(len(self._classes), size=count)
         positions = (rng.random(count) * self._counts[classes]).astype(np.int64)
         return np.asarray(self._rows[self._first[classes] + positions])

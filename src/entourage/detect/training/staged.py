@@ -56,7 +56,7 @@ def _centre_mean(level: Tensor) -> Tensor:
 
 
 class PageSegmenter(nn.Module):
-    """Encoder and decoder with a class for each cell of the finest map.
+    """Encoder and decoder, and a linear classifier of each cell of the finest map.
 
     Args:
         detector: the detector; its encoder and decoder are trained in place.
@@ -97,7 +97,7 @@ class PatchTask(PageTask[tuple[WindowSample, Tensor]]):
         self._sampler = WindowSampler(pack, window)
 
     def load(self, item: int, rng: np.random.Generator) -> tuple[WindowSample, Tensor]:
-        """Sample patches with a symbol in the centre, and its class, from 0."""
+        """Sample patches with a symbol in the centre, and the classes of these symbols, from 0."""
         rows = self._sampler.sample_symbols(self.batch, rng)
         centre = (self.pack.boxes[rows, :2] + self.pack.boxes[rows, 2:]) / 2
         corner = np.round(centre - PATCH / 2 + rng.normal(0, 2, centre.shape)).astype(np.float64)
@@ -106,13 +106,13 @@ class PatchTask(PageTask[tuple[WindowSample, Tensor]]):
         return sample, torch.from_numpy(self.pack.labels[rows] - 1)
 
     def loss(self, model: nn.Module, batch: tuple[WindowSample, Tensor], step: int) -> Losses:
-        """Compute the cross-entropy of the class."""
+        """Compute the cross-entropy of the predicted classes of the patches."""
         sample, labels = batch
         window_batch = make_batch(sample, self.pack.pixels, PATCH, PATCH, self.recipe.degradation)
         return {"loss": F.cross_entropy(model(window_batch.ink), labels)}
 
     def config(self) -> dict[str, Any]:
-        """Return the configuration that a resumed run must share."""
+        """Return the configuration that must be unchanged when a run is resumed."""
         return {"pages": len(self.pack), "symbols": len(self.pack.labels), "patch": PATCH}
 
 
@@ -139,7 +139,7 @@ class SegmentationTask(PageTask[SegmentationBatch]):
         return SegmentationBatch(sample, torch.from_numpy(label_map(boxes, labels, image, shape)))
 
     def loss(self, model: nn.Module, batch: SegmentationBatch, step: int) -> Losses:
-        """Compute the cross-entropy of the class of the cells."""
+        """Compute the cross-entropy of the predicted classes of the cells."""
         window = self.recipe.window
         clean = make_batch(batch.sample, self.pack.pixels, window.height, window.width, None)
         window_batch = make_batch(batch.sample, self.pack.pixels, window.height, window.width, self.recipe.degradation)
@@ -149,7 +149,7 @@ class SegmentationTask(PageTask[SegmentationBatch]):
         return {"loss": F.cross_entropy(logits, target[:, ::stride, ::stride])}
 
     def config(self) -> dict[str, Any]:
-        """Return the configuration that a resumed run must share."""
+        """Return the configuration that must be unchanged when a run is resumed."""
         return {"pages": len(self.pack), "symbols": len(self.pack.labels)}
 
 
@@ -169,7 +169,7 @@ def label_map(
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage of the training.
+    """A stage of the training schedule.
 
     Attributes:
         name: name of the stage; "patches" and "segmentation" are the stages of pre-training.

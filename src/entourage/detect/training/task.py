@@ -33,7 +33,7 @@ _CELL = 8  # pixels of a cell of the mask of ignored pixels
 
 @dataclass(frozen=True)
 class WindowSample:
-    """Windows of a step, sampled but usually not yet cut out.
+    """Windows of a training step, sampled but usually not yet cut out of the pages.
 
     Attributes:
         windows: positions of the windows and their symbols.
@@ -74,7 +74,7 @@ def cut_on_host(sample: WindowSample, pixels: Tensor, device: torch.device, heig
 def make_batch(
     sample: WindowSample, pixels: Tensor, height: int, width: int, degradation: DegradationOptions | None
 ) -> WindowBatch:
-    """Compute all pixels of a step, on the training device.
+    """Compute the pixels of a batch of windows, on the training device.
 
     Args:
         sample: the windows, on the device.
@@ -168,7 +168,7 @@ class Recipe(StepRecipe):
 
 
 class PageTask(EMATask[int, Batch]):
-    """Base class of tasks on windows of pages; its items are numbers of steps.
+    """Base class of training tasks on windows of pages; the items of a plan are numbers of steps.
 
     Args:
         model: the model; trained in place.
@@ -193,7 +193,7 @@ class PageTask(EMATask[int, Batch]):
         self.pack.move(device)
 
     def plan(self, epoch: int) -> Sequence[int]:
-        """Return the numbers of the steps of an epoch."""
+        """Return the items of an epoch, the numbers of its steps."""
         return range(epoch * self.recipe.epoch, (epoch + 1) * self.recipe.epoch)
 
 
@@ -249,7 +249,7 @@ class DetectionTask(PageTask[WindowSample]):
         return cut_on_host(sample, self.pack.pixels, self.device, window.height, window.width)
 
     def loss(self, model: nn.Module, batch: WindowSample, step: int) -> Losses:
-        """Compute the sum of the minimised losses, and each loss."""
+        """Compute the losses of the detector, and their sum over `terms`, which is minimised."""
         window = self.recipe.window
         window_batch = make_batch(batch, self.pack.pixels, window.height, window.width, self.recipe.degradation)
         parts: dict[str, Tensor] = model(window_batch)
@@ -273,13 +273,13 @@ class DetectionTask(PageTask[WindowSample]):
         return means
 
     def trained(self) -> WatershedDetector:
-        """Return the detector with averaged weights, in evaluation mode."""
+        """Return the detector with the averaged weights, in evaluation mode."""
         module = self.final_model()
         assert isinstance(module, LossModule)
         return module.detector.eval()
 
     def config(self) -> dict[str, Any]:
-        """Return the configuration that a resumed run must share."""
+        """Return the configuration that must be unchanged when a run is resumed."""
         return {
             "classes": list(self.detector.classes),
             "options": json.loads(json.dumps(self.detector.options.to_dict())),

@@ -35,7 +35,7 @@ MODEL = "detect.safetensors"
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Configuration of a training.
+    """Configuration of the training of a detector.
 
     Attributes:
         data: folders of data sets, as accepted by `read_ground_truth`.
@@ -119,7 +119,7 @@ def train_detector(config: TrainConfig, pack: PagePack | None = None) -> dict[st
 
 
 def load_training_pages(config: TrainConfig) -> PagePack:
-    """Read and pack the training pages of the data sets."""
+    """Read the training pages of all data sets, and pack them."""
     pages = [
         page for folder in config.data for page in relabel_pages(read_ground_truth(folder, "train"), config.classes)
     ]

@@ -80,7 +80,7 @@ def pack_pages(
     workers: int | None = None,
     progress: bool | None = None,
 ) -> PagePack:
-    """Read all pages, scale them to one interline and pack them.
+    """Read all pages, scale them to the same distance between staff lines, and pack them.
 
     Args:
         pages: pages with their symbols; symbols of other classes are left out.
@@ -197,7 +197,7 @@ class Windows:
 
 
 class WindowSampler:
-    """Sample windows of pages with NumPy, in the loading threads.
+    """Sampler of windows of the packed pages; it uses NumPy and runs in the loading threads.
 
     Args:
         pack: the pages.
@@ -215,7 +215,7 @@ class WindowSampler:
         self._weights = weights / weights.sum()
 
     def sample(self, windows: int, rng: np.random.Generator) -> Windows:
-        """Sample a batch of windows."""
+        """Sample the positions of a batch of windows, and the symbols in them."""
         pack, options = self.pack, self.options
         pages = rng.integers(len(pack), size=windows)
         around_symbol = rng.random(windows) < options.class_balanced
@@ -228,7 +228,7 @@ class WindowSampler:
         return self.cut(pages, corner, zoom)
 
     def cut(self, pages: NDArray[np.int64], corner: NDArray[np.float64], zoom: NDArray[np.float64]) -> Windows:
-        """Return windows at upper left corners (b, 2) with zooms (b, 2), and the symbols whose centres lie inside."""
+        """Return windows with upper left corners (b, 2) and zooms (b, 2), and the symbols centred inside them."""
         pack, options = self.pack, self.options
         sizes = pack.first[pages + 1] - pack.first[pages]
         image = np.repeat(np.arange(len(pages)), sizes)
@@ -269,7 +269,7 @@ class WindowSampler:
     def _corners(
         self, pages: NDArray[np.int64], zoom: NDArray[np.float64], symbols: NDArray[np.int64], rng: np.random.Generator
     ) -> NDArray[np.float64]:
-        """Sample upper left corners, shape (b, 2).
+        """Sample the upper left corners of windows on their pages, shape (b, 2).
 
         Windows whose symbol is -1 lie anywhere on the page; the middle 70 % of the others contain the centre of their
         symbol.

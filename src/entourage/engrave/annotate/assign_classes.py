@@ -38,7 +38,7 @@ _DIGIT_HEIGHT = 0.235  # ems
 
 
 def clef_class(code: int, position: int, lines: int = 5) -> str:
-    """Return the class of a clef.
+    """Return the class of a clef, which depends on its position on the staff.
 
     Args:
         code: code point of the glyph.
@@ -121,7 +121,7 @@ def _copy_event(symbol: Symbol, event: Event, kind: str, events: Mapping[str, Ev
 
 
 def _notes_of(element_id: str, events: Mapping[str, Event]) -> tuple[str, ...]:
-    """Return the ids of the notes of a chord; for a note, its own id."""
+    """Return the ids of the notes of a chord; of a single note, its id."""
     event = events.get(element_id)
     return event.notes if event and event.kind == "chord" and event.notes else (element_id,)
 

@@ -84,14 +84,14 @@ class Staves:
                 self._lines.setdefault(self.staff_key(mark.group), []).append(mark.y)
 
     def staff_key(self, staff: Group | None) -> StaffKey:
-        """Return the measure and the number of a staff."""
+        """Return the measure that contains a staff, and the number of the staff in it."""
         if staff is None:
             return None, 0
         event = self.events.get(staff.id)
         return staff.closest("measure"), event.staff if event else 0
 
     def number(self, mark: Mark) -> int:
-        """Return the number of a mark's staff, from 1; 0 if it is on no staff."""
+        """Return the number, from 1, of the staff that a mark belongs to; 0 if it belongs to none."""
         return self.staff_key(mark.group.closest("staff"))[1]
 
     def position(self, mark: Mark, number: int) -> tuple[int, int]:

@@ -65,7 +65,7 @@ class Event:
 
 @dataclass
 class _State:
-    """Values that persist from one measure to the next."""
+    """State of the reader that persists from one measure to the next."""
 
     time: Fraction = Fraction(0)
     meter: tuple[int, int] = (4, 4)
@@ -78,7 +78,7 @@ class _State:
 
 
 def read_events(mei: str) -> dict[str, Event]:
-    """Read the events of a score.
+    """Read the musical events of a score from MEI.
 
     Args:
         mei: MEI document as written by Verovio.

@@ -36,10 +36,10 @@ def split_works(works: Iterable[str], seed: int) -> dict[str, Split]:
 
     Args:
         works: names of the works; duplicates are ignored.
-        seed: seed of the assignment, which depends on nothing else but the names.
+        seed: random seed; the assignment depends on the seed and the names only.
 
     Returns:
-        The split of each work.
+        The split of each work, by its name.
     """
     shuffled = sorted(set(works), key=lambda work: (derive_seed(seed, "split", work), work))
     size = max(round(_FRACTION * len(shuffled)), 1 if len(shuffled) > 2 else 0)

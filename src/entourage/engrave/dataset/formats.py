@@ -58,7 +58,7 @@ SCHEMA = pa.schema(
 
 
 def page_table(page: Page, *, score: str, source: str, work: str, name: str, font: str) -> pa.Table:
-    """Convert the symbols of a page to rows of the table.
+    """Convert the symbols of a page to rows of the table `symbols.parquet`.
 
     Args:
         page: the page.
@@ -109,7 +109,7 @@ def page_table(page: Page, *, score: str, source: str, work: str, name: str, fon
 
 
 def read_table(folder: Path, columns: list[str]) -> pd.DataFrame:
-    """Read columns of the table of a data set.
+    """Read columns of the table `symbols.parquet` of a data set.
 
     Args:
         folder: folder of the data set.

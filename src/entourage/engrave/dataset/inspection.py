@@ -49,7 +49,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class SymbolStatistics:
-    """Numbers of symbols of a data set.
+    """Numbers of symbols in a data set, by page and by class.
 
     Attributes:
         pages: number of symbols on each page.
@@ -68,7 +68,7 @@ class SymbolStatistics:
 
     @property
     def absent(self) -> list[str]:
-        """Classes of the list that have no symbols."""
+        """Classes of the list that have no symbols in the data set."""
         return [str(name) for name in self.classes.index[self.classes == 0]]
 
     def table(self) -> list[tuple[str, str, str]]:
@@ -152,7 +152,7 @@ def _patches(folder: Path, sample: dict[str, pd.Series]) -> dict[str, NDArray[np
 
 
 def write_statistics(folder: Path, statistics: SymbolStatistics, out: Path) -> None:
-    """Write report.html, classes.csv and contact_sheet.png.
+    """Write the statistics of a data set as report.html, classes.csv and contact_sheet.png.
 
     Args:
         folder: data set from `entourage engrave`.
@@ -182,7 +182,7 @@ def write_statistics(folder: Path, statistics: SymbolStatistics, out: Path) -> N
 
 
 def _histogram(counts: NDArray[np.integer]) -> str:
-    """Draw the distribution of symbols per page on a logarithmic scale."""
+    """Draw a histogram of the numbers of symbols per page on a logarithmic scale."""
     with figure_style():
         figure = Figure(figsize=(4.6, 2.6))
         axes = figure.subplots()
@@ -212,7 +212,7 @@ Colour = NDArray[np.uint8]
 
 
 def read_annotated_page(path: Path) -> tuple[Colour, list[dict[str, Any]]]:
-    """Read a page of a data set.
+    """Read the image and the annotations of a page of a data set.
 
     Args:
         path: the image, DIR/images/PAGE.png.

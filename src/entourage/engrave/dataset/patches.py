@@ -73,7 +73,7 @@ def sample_per_class(symbols: pd.DataFrame, per_class: int, seed: int) -> pd.Dat
 
 
 def write_patches(out: Path, seed: int, per_class: int = _PATCHES_PER_CLASS) -> int:
-    """Write patches.parquet, one PNG per row.
+    """Write patches around symbols as PNG to patches.parquet, one patch per row.
 
     Classes are those of V1, whose data set had such patches, and of the extended list for symbols without a class in
     V1.

@@ -36,7 +36,7 @@ _RETRY_VARIABLE = ("RAY_NUM_REDIS_GET_RETRIES", "5")  # attempts to join a clust
 
 
 def run_tasks(options: EngraveOptions, tasks: list[EngraveTask]) -> Iterator[Outcome]:
-    """Run all tasks in parallel.
+    """Run all tasks in parallel, on this machine or on a Ray cluster.
 
     A score that crashes the engraver ends its worker process, even if there is only one worker. The task fails, and a
     new worker continues with the next task. If an earlier run has finished the failed task and the score is unchanged,
@@ -74,7 +74,7 @@ def _lost_worker(task: EngraveTask, reason: str) -> Outcome:
 
 
 class _ProcessPool:
-    """Pool of processes on this machine."""
+    """Pool of worker processes on this machine."""
 
     def __init__(self, options: EngraveOptions, tasks: list[EngraveTask]) -> None:
         self.options = options
@@ -150,7 +150,7 @@ def _terminate(process: BaseProcess) -> None:
 
 
 def _serve(options: EngraveOptions, connection: Connection) -> None:
-    """Receive tasks and send outcomes until None is received."""
+    """Run a worker process: receive tasks and send outcomes until None is received."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # also ends LilyPond if it is running
     _limit_memory()
     worker = Worker(options)
@@ -184,7 +184,7 @@ def _limit_memory(max_bytes: int = _MEMORY_LIMIT) -> None:
 
 
 class ActorWorker:
-    """Worker on a Ray cluster.
+    """Worker that runs as an actor on a Ray cluster.
 
     Args:
         options: options of the run.
@@ -305,7 +305,7 @@ class RayPool:
 
 
 def _connect(address: str) -> Any:
-    """Return the `ray` module after it has connected to the cluster."""
+    """Connect to a Ray cluster, and return the module `ray`."""
     check_address(address)
     with _limited_retries(address):
         try:

@@ -33,7 +33,7 @@ _PAGE_FIELDS = {"page": str, "number": int, "unlabelled": list}
 
 
 class UnwritableError(OSError):
-    """Error for output that cannot be written. It ends the run, because the score is not the cause."""
+    """Error for output that cannot be written; it ends the run, because the score is not the cause."""
 
 
 @contextmanager
@@ -62,7 +62,7 @@ def software_versions(engine: Engine) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class TaskRecord:
-    """Record of a finished task.
+    """Record of a finished task, stored in `.state`.
 
     Attributes:
         meta: the texts "name", "work", "source_sha256", "title", "composer", "source" and "font"; "pages", a list of

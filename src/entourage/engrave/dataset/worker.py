@@ -39,7 +39,7 @@ _SOURCE_SUFFIX = {"musicxml": ".mxl", "mei": ".mei", "abc": ".abc", "humdrum": "
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of a task.
+    """Outcome of a task: its pages, or the reason for its failure.
 
     Attributes:
         name: name of the task.
@@ -101,7 +101,7 @@ class Worker:
 
     @cached_property
     def versions(self) -> dict[str, str]:
-        """Software versions of this worker; see `software_versions`."""
+        """Versions of the software that this worker uses; see `software_versions`."""
         return software_versions(self.options.engine)
 
     def _finished(self, task: EngraveTask, score: Score) -> Outcome | None:
@@ -173,7 +173,7 @@ class Worker:
         return Degrader(self.options.degrade, self.options.page.height, self.options.page.width, seed)
 
     def _files(self, page: Page, name: str) -> Iterator[tuple[str, bytes]]:
-        """Yield path and content of each file of a page."""
+        """Yield path and content of each output file of a page."""
         dpi = self.options.page.dpi
         yield f"images/{name}.png", encode_png(page.image, dpi)
         if "segmentation" in self.options.formats:
@@ -185,7 +185,7 @@ class Worker:
 
 
 def source_path(name: str, score: Score) -> str:
-    """Return the path of a task's source below the output folder."""
+    """Return the path of the source file of a task, relative to the output folder."""
     return f"sources/{name}{_SOURCE_SUFFIX[score.notation]}"
 
 

@@ -36,7 +36,7 @@ _Outline = tuple[str, tuple[float, float, float, float], float]  # SVG path, box
 
 
 def find_fonts(names: str, folder: Path | None = None) -> tuple[MusicFont, ...]:
-    """Find music fonts by name or file.
+    """Return music fonts by name or file.
 
     Args:
         names: names of Verovio's fonts and paths of SMuFL fonts, separated by commas, such as
@@ -124,7 +124,7 @@ def _outlines(path: Path) -> dict[int, _Outline]:
 
 
 def _check_glyph_heights(path: Path, outlines: dict[int, _Outline]) -> None:
-    """Check the size of three glyphs: fonts other than SMuFL's use the same code points for other glyphs."""
+    """Check the heights of three glyphs: other fonts than SMuFL's have other glyphs at these code points."""
     for code, (name, minimum, maximum) in _GLYPH_HEIGHTS.items():
         if code not in outlines:
             raise ValueError(f"{path}: has no {name} at U+{code:04X}; expected a SMuFL font")
@@ -177,7 +177,7 @@ _FALLBACK_TEXT_FONT = "DejaVuSans.ttf"  # supports far more scripts
 
 @dataclass(frozen=True)
 class Letter:
-    """A glyph at a font size of 1.
+    """Outline and advance width of a glyph at a font size of 1.
 
     Attributes:
         edges: outline relative to the origin, y downwards, shape (n, 4).
@@ -241,7 +241,7 @@ class MusicLetters:
         self._letters: dict[tuple[str, str], Letter] = {}
 
     def letter(self, character: str, font: str) -> Letter:
-        """Return a glyph; glyphs that no font contains are blank.
+        """Return the outline of a music glyph; glyphs that no font contains are blank.
 
         Args:
             character: character with the code point of the glyph.

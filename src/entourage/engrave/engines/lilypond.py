@@ -45,7 +45,7 @@ from entourage.io.safe_formats import parse_xml
 
 @dataclass(frozen=True)
 class _Transform:
-    """Shift and scale of the coordinates inside a group."""
+    """Shift and scale of the coordinates inside a group of the SVG."""
 
     x: float = 0.0
     y: float = 0.0
@@ -82,7 +82,7 @@ class LilypondReader:
         self._type = Typeface()
 
     def read(self, svg: str) -> tuple[list[Mark], AnnotatedMarks]:
-        """Read the marks of a page.
+        """Read the marks and symbols of a page.
 
         Args:
             svg: SVG document as written by LilyPond with the tags of `lilypond_tags.ily`.
@@ -190,7 +190,7 @@ class LilypondEngraver:
         self._reader = LilypondReader(options.interline)
 
     def engrave(self, score: Score, make_degrader: Callable[[int], Degrader | None] = lambda _: None) -> Iterator[Page]:
-        """Engrave a score.
+        """Engrave a score page by page, with annotations.
 
         Args:
             score: the score, in MusicXML.

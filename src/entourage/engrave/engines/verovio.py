@@ -229,13 +229,13 @@ def _continued_id(classes: tuple[str, ...]) -> str:
 
 
 def _rotations(transform: str) -> list[tuple[float, float, float]]:
-    """Return angle in degrees and centre of each `rotate(angle x,y)`."""
+    """Parse an SVG transform: return angle in degrees and centre of each `rotate(angle x,y)`."""
     turns = [arguments.replace(",", " ").split() for name, arguments in _CALL.findall(transform) if name == "rotate"]
     return [(float(angle), float(x), float(y)) for angle, x, y in turns]
 
 
 def _shift_and_scale(transform: str) -> tuple[float, float, float]:
-    """Return shift and scale of `translate(x, y) scale(s, s)`."""
+    """Parse an SVG transform: return shift and scale of `translate(x, y) scale(s, s)`."""
     x = y = 0.0
     scale = 1.0
     for name, arguments in _CALL.findall(transform):
@@ -274,7 +274,7 @@ class VerovioEngraver:
             self._toolkit.setOptions({"fontAddCustom": [str(font.file)]})
 
     def engrave(self, score: Score, make_degrader: Callable[[int], Degrader | None] = lambda _: None) -> Iterator[Page]:
-        """Engrave a score.
+        """Engrave a score page by page, with annotations.
 
         Args:
             score: the score.
@@ -291,7 +291,7 @@ class VerovioEngraver:
             yield self.draw(self._toolkit.renderToSVG(number), events, score, number, make_degrader(number))
 
     def load(self, score: Score) -> dict[str, Event]:
-        """Load and lay out a score, and return its musical events by id.
+        """Load a score into Verovio, compute its layout, and return its musical events by id.
 
         Raises:
             ValueError: as in `engrave`.

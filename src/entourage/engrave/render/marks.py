@@ -30,7 +30,7 @@ class Group:
         return self.classes[0] if self.classes else ""
 
     def ancestors(self) -> Iterator[Group]:
-        """Yield this group and those around it, from the inside out."""
+        """Yield this group and the groups around it, from the inside out."""
         group: Group | None = self
         while group is not None:
             yield group
@@ -43,7 +43,7 @@ class Group:
 
 @dataclass(eq=False)
 class Mark:
-    """A drawn shape.
+    """A shape that the engraver draws, such as a glyph or a line.
 
     Attributes:
         shape: "glyph", "line", "area" or "letter".
@@ -65,7 +65,7 @@ class Mark:
     points: Points = field(default_factory=lambda: np.empty((0, 2)))
 
     def rotate(self, degrees: float, x: float, y: float) -> None:
-        """Rotate clockwise around a point, like `rotate` in SVG."""
+        """Rotate the mark clockwise around a point, like `rotate` in SVG."""
         self.edges = rotate_points(self.edges.reshape(-1, 2), degrees, x, y).reshape(-1, 4)
         self.points = rotate_points(self.points, degrees, x, y)
         ((self.x, self.y),) = rotate_points(np.array([[self.x, self.y]]), degrees, x, y)
@@ -73,7 +73,7 @@ class Mark:
 
 @dataclass(eq=False)
 class Symbol:
-    """A symbol on a page.
+    """A symbol on a page, with its class and musical attributes.
 
     Attributes:
         label: class in the extended list, or "" if only V1 has a class for it.
@@ -104,7 +104,7 @@ class Symbol:
 
 @dataclass
 class AnnotatedMarks:
-    """The symbols of a page.
+    """The symbols that the marks of a page form.
 
     Attributes:
         symbols: the symbols.

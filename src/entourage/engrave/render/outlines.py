@@ -44,7 +44,7 @@ def parse_path(d: str, tolerance: float) -> list[Points]:
 
 
 def _parse_commands(d: str, tolerance: float) -> list[Points]:
-    """Parse any path; see `parse_path`."""
+    """Parse an SVG path with any commands; see `parse_path`."""
     tokens = _TOKEN.findall(d)
     subpaths: list[Points] = []
     points: list[complex] = []
@@ -89,7 +89,7 @@ def _parse_commands(d: str, tolerance: float) -> list[Points]:
 def _segment_points(
     kind: str, numbers: list[float], base: complex, current: complex, control: complex
 ) -> list[complex]:
-    """Return the control points and the end of one segment."""
+    """Return the control points and the end point of one segment of a path."""
     if kind == "H":
         return [complex(base.real + numbers[0], current.imag)]
     if kind == "V":
@@ -181,7 +181,7 @@ def orient_positive(edges: Edges) -> Edges:
 
 
 def ellipse(cx: float, cy: float, rx: float, ry: float, sides: int = 24) -> Edges:
-    """Return the edges of an ellipse, as a polygon of the same area."""
+    """Return the edges of a polygon that approximates an ellipse and has the same area."""
     angle = np.arange(sides) * (2 * np.pi / sides)
     scale = math.sqrt(2 * np.pi / (sides * math.sin(2 * np.pi / sides)))
     return fill_edges([np.stack([cx + rx * scale * np.cos(angle), cy + ry * scale * np.sin(angle)], axis=1)])
@@ -215,7 +215,7 @@ def dashes(line: Points, pattern: Sequence[float]) -> list[Points]:
 
 
 def rings(edges: Edges) -> list[Edges]:
-    """Split edges into closed outlines."""
+    """Split the edges of an area into closed outlines."""
     ends = np.flatnonzero(np.any(edges[:-1, 2:] != edges[1:, :2], axis=1)) + 1
     return np.split(edges, ends)
 

@@ -27,7 +27,7 @@ _PAINT_ORDER += ("dynamicCrescendo", "dynamicDiminuendo", "slur", "tie", "beam")
 
 @dataclass(frozen=True)
 class Pixels:
-    """The pixels of symbols.
+    """The pixels of all symbols on a page.
 
     Attributes:
         symbol_index: index of the symbol, shape (n,).
@@ -41,7 +41,7 @@ class Pixels:
 
 @dataclass(frozen=True)
 class Page:
-    """An engraved page.
+    """An engraved page: its image, and its symbols with boxes and pixels.
 
     Attributes:
         image: grey values, 255 for paper, shape (height, width).
@@ -71,7 +71,7 @@ class Page:
 
     @cached_property
     def areas(self) -> Ints:
-        """Number of pixels of each symbol, shape (n,)."""
+        """Area of each symbol in pixels, shape (n,)."""
         return np.bincount(self.pixels.symbol_index, minlength=len(self.symbols))
 
     @cached_property
@@ -81,7 +81,7 @@ class Page:
         return encode_masks(self.pixels.symbol_index, self.pixels.x, self.pixels.y, len(self.symbols), height, width)
 
     def segmentation(self, ids: Mapping[str, int]) -> Image:
-        """Return the class of each pixel.
+        """Return the number of the class that each pixel of the page belongs to.
 
         Args:
             ids: number of each class, below 256.
@@ -93,7 +93,7 @@ class Page:
         return self._paint(numbers)
 
     def instances(self) -> NDArray[np.uint16]:
-        """Return the symbol of each pixel.
+        """Return the number of the symbol that each pixel of the page belongs to.
 
         Returns:
             Numbers from 1 in the order of `symbols`, 0 for background, shape (height, width).

@@ -40,7 +40,7 @@ class Ink:
 
 
 def rasterise(shapes: list[Edges]) -> Ink:
-    """Compute the coverage of pixels by each of the shapes.
+    """Compute for each shape which pixels it covers, and by how much.
 
     Where parts of a shape with the same orientation overlap, their areas in a pixel are added, to at most 1. Holes have
     the opposite orientation.
@@ -105,7 +105,7 @@ def _boxes(shapes: list[Edges], which: Ints) -> _Part:
 
 
 def _polygons(shapes: list[Edges], which: Ints) -> _Part:
-    """Rasterise arbitrary shapes."""
+    """Rasterise shapes of any form by accumulated signed areas."""
     if len(which) == 0:
         return which, which, which, np.empty(0)
     sizes = np.array([len(shapes[i]) for i in which])

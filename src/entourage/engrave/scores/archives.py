@@ -58,7 +58,7 @@ class OpenArchive:
         return [info.name for info in _limited(self._archive, "files", self._path) if info.isfile()]
 
     def open(self, member: str) -> IO[bytes] | None:
-        """Return the stream of a member, or None if it is not a regular file.
+        """Open a member for reading; return None if it is not a regular file.
 
         Raises:
             FileNotFoundError: the archive has no such member.
@@ -77,7 +77,7 @@ class OpenArchive:
 
 
 def _file_state(path: Path) -> tuple[int, int, int]:
-    """Return inode, size and modification time of a file, which differ after it has been replaced."""
+    """Return inode, size and modification time of a file, which change when it is replaced."""
     status = path.stat()
     return status.st_ino, status.st_size, status.st_mtime_ns
 
@@ -95,7 +95,7 @@ class _ScoreEntry(NamedTuple):
 
 @dataclass(frozen=True)
 class ScoreFile:
-    """The location of a score.
+    """Location of a score: a file, or a part of a file or archive.
 
     Attributes:
         name: name in the output, unique among the scores that were found together.
@@ -191,7 +191,7 @@ class ScoreReader:
         return data
 
     def close(self) -> None:
-        """Close the archive."""
+        """Close the archive that is open, if any."""
         if self._archive is not None:
             self._archive.close()
         self._archive, self._last = None, ("", b"")

@@ -235,7 +235,7 @@ class Figures:
         return [replace(make_bar(), left=left), replace(make_bar(), right=right)]
 
     def shuffled(self, items: list[Item]) -> list[Item]:
-        """Return the items in random order."""
+        """Return a list of the items in random order."""
         return [items[i] for i in self.random.permutation(len(items))]
 
 
@@ -243,7 +243,7 @@ _CLEFS = ("G2", "F4", "C3", "C4", "P")
 
 
 def compose(seed: int, index: int, *, balanced: bool = False) -> str:
-    """Compose a score.
+    """Compose a random score.
 
     Args:
         seed: seed of all random choices.

@@ -132,5 +132,5 @@ def attributes(*, clef: str = "", time: str = "", key: str = "") -> str:
 
 
 def measure_rest(length: Fraction) -> str:
-    """Write a rest that fills a measure."""
+    """Write a rest that fills an entire measure."""
     return f"<note><rest measure='yes'/><duration>{int(length * DIVISIONS)}</duration></note>"

@@ -45,7 +45,7 @@ def unpack_mxl(data: bytes, max_bytes: int, source: object) -> bytes:
 
 
 def read_limited(stream: IO[bytes], max_bytes: int, source: object) -> bytes:
-    """Read a stream to its end and close it.
+    """Read a stream up to a maximum length, and close it.
 
     Args:
         stream: the stream.

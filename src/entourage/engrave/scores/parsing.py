@@ -24,7 +24,7 @@ _MAX_DEPTH = 200  # levels of nested elements; Verovio's parser is recursive
 
 @dataclass(frozen=True)
 class Score:
-    """A parsed score.
+    """A parsed score with its title, composer and ids.
 
     Attributes:
         name: name in the output.

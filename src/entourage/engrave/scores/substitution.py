@@ -65,7 +65,7 @@ def substitute_symbols(score: Score, fraction: float, seed: int) -> Score:
 
 
 def _rule(element: etree._Element) -> Substitution | None:
-    """Return the substitution that applies to an element, or None."""
+    """Return the function that replaces an element by a rare one, or None if no rule applies."""
     tag = element.tag
     if not isinstance(tag, str):
         return None
