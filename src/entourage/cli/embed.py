@@ -132,7 +132,8 @@ def index(
         str,
         typer.Argument(
             metavar="SOURCE",
-            help="A folder of images, a CSV file of paths, a pack (.npz), a data set, or vectors (.npy, .parquet).",
+            help="A folder of images, a CSV file of paths, an image archive (.npz), a data set,"
+            " or vectors (.npy, .parquet).",
         ),
     ],
     out: Annotated[Path, typer.Option(help="Folder of the index; an existing one is updated.")],
@@ -170,7 +171,8 @@ def search(
         typer.Argument(
             metavar="QUERY...",
             help="Image files, folders, patterns, items of the index, or vectors (.npy, .parquet)."
-            " The first one after a RUN is the data to search: a folder of images, a pack, or a data set.",
+            " The first one after a RUN is the data to search: a folder of images, an image archive (.npz)"
+            " or a data set.",
         ),
     ],
     top_k: Annotated[int, typer.Option(min=1, help="Number of items to find for each query.")] = 8,

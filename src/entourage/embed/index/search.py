@@ -135,7 +135,7 @@ def search_run(
 
     Args:
         run_dir: folder of a trained run.
-        data: images to search: a folder of images, a pack, or the name of a data set.
+        data: images to search: a folder of images, an image archive (.npz), or the name of a data set.
         queries: see `search_index`.
         top_k: number of neighbours of each query.
         threshold: smallest cosine of an item; None for any.

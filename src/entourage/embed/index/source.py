@@ -82,7 +82,7 @@ def read_collection(source: str | Path) -> ImageCollection | VectorTable:
 
     Args:
         source: a folder, whose images at any depth are read; a CSV file with a column of paths, relative to its folder;
-            a file of vectors, `.npy` or `.parquet`; a pack of images (`.npz`); or the name of a data set.
+            a file of vectors, `.npy` or `.parquet`; an image archive (`.npz`); or the name of a data set.
 
     Returns:
         Images, whose names are their paths relative to the folder, or vectors.
