@@ -40,7 +40,7 @@ def wrap_module(
     Args:
         module: from normalised images, shape (b, 3, h, w), to features, shape (b, dim). It is set to evaluation mode.
         size: side, or height and width, of its input.
-        mean: mean of each RGB channel, which is subtracted from values of 0 to 255; the default is ImageNet's.
+        mean: mean of each RGB channel, which is subtracted from values of 0 to 255; the default is that of ImageNet.
         std: standard deviation of each channel, which divides the result.
         crop: fraction of the shorter side that is cropped, see `Preprocessing`.
         interpolation: "nearest", "bilinear", "bicubic" or "lanczos".
@@ -60,7 +60,7 @@ def wrap_module(
 
 
 def feature_dim(name: str, module: nn.Module, size: tuple[int, int]) -> int:
-    """Return the length of a feature vector by a forward pass: some models have a `num_features` that differs.
+    """Return the length of a feature vector, from a forward pass: some models state a wrong `num_features`.
 
     Raises:
         ValueError: the result is not a tensor of shape (b, dim).
@@ -75,12 +75,12 @@ def feature_dim(name: str, module: nn.Module, size: tuple[int, int]) -> int:
 
 
 def _digest(module: nn.Module) -> str:
-    """Return a digest of the weights and of the structure: a module without weights has the latter only."""
+    """Return a digest of the structure of a module and of its weights, if it has any."""
     return hashlib.blake2b(f"{module}{digest_weights(module.state_dict())}".encode(), digest_size=16).hexdigest()
 
 
 class _Output(nn.Module):
-    """A model of transformers or open_clip, reduced to the vector of each image."""
+    """Module that returns the image vectors of a model of transformers or open_clip."""
 
     def __init__(self, model: nn.Module, select: Callable[[nn.Module, Tensor], Any]) -> None:
         super().__init__()
@@ -122,7 +122,7 @@ def _transformers(model: str, weights: Path | None) -> tuple[nn.Module, Preproce
         raise ValueError(f"{weights} is not a folder; expected one with config.json and model.safetensors")
     else:
         module = library.AutoModel.from_config(library.AutoConfig.for_model(model))
-    module = getattr(module, "vision_model", module)  # of a model of images and texts
+    module = getattr(module, "vision_model", module)  # the image encoder of a model of images and texts
     size = module.config.image_size
     sides = (size, size) if isinstance(size, int) else (size[0], size[1])
     clip = "clip" in module.config.model_type
@@ -134,7 +134,7 @@ def _transformers(model: str, weights: Path | None) -> tuple[nn.Module, Preproce
 
 
 def _pooled(model: nn.Module, images: Tensor) -> Tensor:
-    """Return the pooled output of a model of transformers; the mean of the last states if it has none."""
+    """Return the pooled output of a model of transformers, or the mean of its last states if it has none."""
     output = model(pixel_values=images)
     pooled: Tensor | None = getattr(output, "pooler_output", None)
     return output.last_hidden_state.mean(dim=1) if pooled is None else pooled.flatten(1)
@@ -157,7 +157,7 @@ def load_library_model(name: str, *, pretrained: bool = True) -> Backbone:
         pretrained: whether to read the weights; False if they will be replaced.
 
     Returns:
-        The backbone, on the CPU, without the classifier. Its name has no file.
+        The backbone, on the CPU, without the classifier. The name of the backbone does not contain the file.
 
     Raises:
         ValueError: the library is missing, the model is unknown, or the weights cannot be read.

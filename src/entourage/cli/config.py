@@ -73,7 +73,8 @@ def config_values(config: ConfigFile | None, types: Mapping[str, Any], **bases: 
     Args:
         config: the file, if there is one.
         types: types of the fields, as from `field_types`; a mapping of types instead of a type describes a dict.
-        **bases: dataclass instances and dicts whose fields the tables of these names replace.
+        **bases: defaults of nested fields, by name; a table of the file replaces only those of their fields that it
+        names.
 
     Returns:
         Keyword arguments for the dataclass: the values of the file, and the bases that it does not change.

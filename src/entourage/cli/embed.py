@@ -150,7 +150,7 @@ def index(
     json: AsJson = False,
     device: Device = "auto",
 ) -> None:
-    """Embed images for searches, without training; repeated, only new and changed images."""
+    """Embed images for searches, without training; a repeated call embeds only new and changed images."""
     from entourage.embed.index.build import build_index
 
     update = build_index(source, out, model, approximate=approximate, device=device)

@@ -39,11 +39,11 @@ class ImageSource(Protocol):
         ...
 
     def content(self, index: int) -> bytes:
-        """Return the bytes that an image is stored as; an OSError if its file cannot be read."""
+        """Return the bytes that are stored for an image; an OSError if its file cannot be read."""
         ...
 
     def state(self, index: int) -> str:
-        """Return a text that changes if the file of an image does, or "" if only its content shows a change."""
+        """Return a text that changes with the file of an image, or "" if changes are detected by its content only."""
         ...
 
     def select(self, indices: NDArray[np.int64]) -> "ImageSource":
@@ -86,7 +86,7 @@ class EncodedImages:
         return self.data[self.starts[index] : self.ends[index]].tobytes()
 
     def state(self, index: int) -> str:
-        """Return "", because the images are in memory."""
+        """Return "" for every image: images in memory have no files that can change."""
         return ""
 
     def select(self, indices: NDArray[np.int64]) -> "EncodedImages":
@@ -121,13 +121,13 @@ class ImageFiles:
         return read_image(self.paths[index], shorter_side=shorter_side)
 
     def content(self, index: int) -> bytes:
-        """Return the bytes of a file; an OSError if it cannot be read."""
+        """Return the bytes of the file of an image; an OSError if it cannot be read."""
         if not self.paths[index].is_file():  # reading a named pipe would block
             raise FileNotFoundError(errno.ENOENT, "no such file", str(self.paths[index]))
         return self.paths[index].read_bytes()
 
     def state(self, index: int) -> str:
-        """Return size and modification time of a file; "" if it is missing."""
+        """Return size and modification time of the file of an image; "" if it is missing."""
         try:
             state = self.paths[index].stat()
         except OSError:
@@ -169,11 +169,11 @@ class RawImages:
         return Image.fromarray(self.values[self.indices[index]].transpose(1, 2, 0))  # (3, h, w) -> (h, w, 3)
 
     def content(self, index: int) -> bytes:
-        """Return the pixels of an image."""
+        """Return the pixels of an image as bytes."""
         return np.ascontiguousarray(self.values[self.indices[index]]).tobytes()
 
     def state(self, index: int) -> str:
-        """Return "", because the images are in memory."""
+        """Return "" for every image: images in memory have no files that can change."""
         return ""
 
     def select(self, indices: NDArray[np.int64]) -> "RawImages":

@@ -229,7 +229,7 @@ def _embed_picture(digits: Digits, vectors: Tensor) -> str:
 
 
 def _central_member(vectors: Tensor, members: Rows) -> int:
-    """Return the member with the largest inner product with the mean of all members."""
+    """Return the member that is most similar to the mean of all members, by inner product."""
     rows = vectors[members]
     return int(members[int((rows @ rows.mean(dim=0)).argmax())])
 

@@ -296,7 +296,7 @@ def _write_results(
 
 
 def _existing(sources: Sequence[Path]) -> tuple[list[Path], list[tuple[str, str]]]:
-    """Split the sources into existing ones, and missing ones with the reason for skipping them.
+    """Split the sources into existing ones and missing ones, with a reason for each missing one.
 
     If all are missing, all are returned as existing, so that `list_pages` raises an error.
     """

@@ -24,13 +24,13 @@ class RecordStore(Generic[T]):
     Args:
         folder: the folder of the records; it is made with the first one.
         suffix: ending of the record files, such as ".json".
-        read: reads a record from a file; returns None or raises a ValueError if the file is damaged.
-        write: writes a record to a file.
+        read: function that reads a record from a file; it returns None or raises a ValueError if the file is damaged.
+        write: function that writes a record to a file.
         root: the folder that output files lie in; None: `folder`.
         folders: the folders below `root` that units write to. Only files directly in them are reserved or deleted.
-        outputs: returns the output files that a record file lists, relative to `root`, also if `read` returns None, as
-            for records of an earlier version. None: records list no files, and the reservation of a finished unit stays
-            as long as its record.
+        outputs: function that returns the output files listed in a record file, relative to `root`, also if `read`
+            returns None, as for records of an earlier version. None: records list no files, and the reservation of a
+            finished unit stays as long as its record.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class RecordStore(Generic[T]):
             raise OSError(error.errno, error.strerror, str(path)) from error  # a full disk names no file
 
     def reserved(self, key: str) -> list[str]:
-        """Return the files that are reserved for a unit; incomplete lines are skipped: no file was written."""
+        """Return the files reserved for a unit; incomplete lines are skipped, as their files were not written."""
         path, files = self._reservation(key), []
         for line in path.read_bytes().splitlines() if path.is_file() else ():
             try:

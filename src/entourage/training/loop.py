@@ -179,7 +179,7 @@ class _Training:
         return self.options.learning_rate * factor
 
     def _log_validate_save(self, position: StepPosition) -> None:
-        """Log, validate and write a checkpoint when due; the metrics are equal in all processes."""
+        """Log losses, validate and write a checkpoint, if each is due; the metrics are equal in all processes."""
         options, step = self.options, position.step + 1
         last = step == options.max_steps or (position.ends_epoch and position.epoch == options.epochs - 1)
         validate = last or (position.ends_epoch and (position.epoch + 1) % options.validate_every == 0)

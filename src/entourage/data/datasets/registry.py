@@ -115,7 +115,7 @@ def find_dataset(name: str, root: str | Path | None = None) -> ImageSet:
 
 
 def read_image_set(path: str | Path) -> ImageSet:
-    """Read any image set: a pack (`.npz`), or a folder CLASS/IMAGE with or without train/ and test/ above it.
+    """Read an image set: an image archive (`.npz`), or a folder CLASS/IMAGE, possibly below train/ and test/.
 
     A folder in the official layout of one of `DATASET_NAMES` is read as `find_dataset` reads it.
 

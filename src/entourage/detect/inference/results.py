@@ -207,7 +207,7 @@ class PageRecords:
         shutil.rmtree(self.out / STATE)
 
     def resume(self) -> None:
-        """Keep the records of pages that are still valid; delete all others with their files."""
+        """Keep the records that are still valid; delete all other records and the files of their pages."""
         kept = []
         for key in self._store.keys():  # noqa: SIM118 - not a dict
             record = self._store.get(key)
@@ -235,7 +235,7 @@ class PageRecords:
                 (self.out / name).unlink(missing_ok=True)
 
     def _is_valid(self, page: PageResult, file_state: object) -> bool:
-        """Return whether the file of a page is part of the run and unchanged, and the page's own files exist."""
+        """Return whether the input file of a page is listed and unchanged, and all output files of the page exist."""
         complete = all((self.out / file).is_file() for file in _page_files([page.name], draw=self._draw))
         return complete and page.file in self._names and file_state == _file_state(Path(page.file))
 

@@ -253,7 +253,7 @@ def class_probabilities(logits: Tensor, group: Tensor, groups: Tensor) -> Tensor
 
 
 def suppress_overlaps(boxes: Tensor, group: Tensor, max_iou: float, block_size: int = 512) -> Tensor:
-    """Select boxes by greedy suppression: a box is removed if it overlaps a better box of its group.
+    """Select the boxes that overlap no better box of their group by more than `max_iou`.
 
     In contrast to non-maximum suppression, a suppressed box still suppresses others, so that boxes are compared in
     parallel.

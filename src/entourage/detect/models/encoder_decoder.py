@@ -215,7 +215,7 @@ class _ChainedPooling(nn.Module):
 
 
 class _Refine(nn.Module):
-    """RefineNet block: adapt each input, fuse them at the finest size, apply chained pooling and a residual unit."""
+    """RefineNet block: adapt the inputs, fuse them at the finest size, apply chained pooling and a residual unit."""
 
     def __init__(self, inputs: Sequence[int], width: int, *, chained: bool) -> None:
         super().__init__()

@@ -242,7 +242,7 @@ def join_targets(targets: Sequence[Mapping[str, Tensor]], classes: int) -> tuple
         Boxes (n, 4) float32, labels (n,) int64 and the index of the image of each, (n,), on the device of the boxes.
 
     Raises:
-        ValueError: a target has another form or invalid values; the message names the image.
+        ValueError: a target has wrong types, shapes or values; the message names the image.
     """
     for number, target in enumerate(targets):
         _check_form(number, target)

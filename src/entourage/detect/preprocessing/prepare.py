@@ -58,7 +58,7 @@ def prepare_page(image: ImageInput, options: InferenceOptions) -> PreparedPage:
         The page; its `image` is None if it has no staves and `options.interline` is None.
 
     Raises:
-        ValueError: it is not an image, cannot be read or is too large.
+        ValueError: the input is not an image, cannot be read or is too large.
     """
     start = time.perf_counter()
     page = read_page(image) if isinstance(image, str | Path) else to_grayscale(image)

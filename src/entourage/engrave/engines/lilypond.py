@@ -319,7 +319,7 @@ def ids_by_onset_and_pitch(text: str) -> dict[tuple[float, int | None], list[str
 
 
 def _read_part(part: etree._Element) -> tuple[list[Fraction], list[tuple[int, Fraction, int | None, str]]]:
-    """Return the length of each measure; and measure, onset within it, MIDI number and id of each note."""
+    """Return the lengths of the measures of a part; and measure, onset within it, MIDI number and id of its notes."""
     divisions = 1
     lengths, notes = [], []
     for number, measure in enumerate(part.iterchildren("measure")):

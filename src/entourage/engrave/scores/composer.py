@@ -33,7 +33,7 @@ _TUPLETS = {  # actual notes: (normal notes, lengths in eighths, for 2 and 3 in 
 
 @dataclass(frozen=True)
 class Bar:
-    """The MusicXML of a measure: content, length in quarter notes, left and right barline."""
+    """A measure in MusicXML: its content, length in quarter notes, and left and right barline."""
 
     content: str
     length: Fraction = Fraction(4)
@@ -139,7 +139,7 @@ class Figures:
         return [*both, *(pair(128, (stem,), sign) for stem, sign in zip(("up", "down"), signs[4:], strict=True))]
 
     def tuplets(self) -> list[MeasureContent]:
-        """Write tuplets of all numbers, of two notes or rests each."""
+        """Write tuplets of every number, each with two notes or rests."""
 
         def tuplet(number: int, normal: int, parts: tuple[int, ...]) -> MeasureContent:
             def write(middle: int) -> str:

@@ -27,9 +27,9 @@ class Score:
     """A parsed score with its title, composer and ids.
 
     Attributes:
-        name: name in the output.
-        text: the notation. MusicXML is partwise and has an `id` on each note, measure and so on.
-        notation: the format of the text.
+        name: name of the score in the output.
+        text: the score as text. MusicXML is partwise and has an `id` on each note, measure and so on.
+        notation: format of the text, such as "musicxml".
         title: title in the score's header, or "".
         composer: composer in the score's header, or "".
         ids: all ids in the text.
