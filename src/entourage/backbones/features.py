@@ -301,7 +301,7 @@ def default_cache_dir() -> Path:
 
 
 def _digest_all(paths: Sequence[Path], workers: int) -> tuple[dict[bytes, list[int]], dict[int, str]]:
-    """Return the indices of the paths by digest, and, by index, the reasons why files cannot be read."""
+    """Digest all files; return the indices of the paths by digest, and the reasons of unreadable files by index."""
     positions: dict[bytes, list[int]] = defaultdict(list)
     reasons: dict[int, str] = {}
     executor = ThreadPoolExecutor(workers, thread_name_prefix="digest")

@@ -39,7 +39,7 @@ def wrap_module(
 
     Args:
         module: from normalised images, shape (b, 3, h, w), to features, shape (b, dim). It is set to evaluation mode.
-        size: side, or height and width, of its input.
+        size: side, or height and width, of the module's input.
         mean: mean of each RGB channel, which is subtracted from values of 0 to 255; the default is that of ImageNet.
         std: standard deviation of each channel, which divides the result.
         crop: fraction of the shorter side that is cropped, see `Preprocessing`.
