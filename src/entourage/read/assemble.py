@@ -12,7 +12,7 @@ from entourage.detect import Detections
 from entourage.detect.options import INTERLINE
 from entourage.detect.preprocessing.reading import GrayImage
 from entourage.read.attachments import attach
-from entourage.read.events import Event, Glyph, Head, find_events, to_glyphs
+from entourage.read.events import BeamStyle, Event, Glyph, Head, find_events, measure_beams, to_glyphs
 from entourage.read.layout import BarLine, Layout, System, read_layout
 from entourage.read.rhythm import TICKS, MeasureInput, Placed, Reading, solve
 from entourage.read.score import STEPS, Beam, Chord, Clef, Measure, Note, Part, Pitch
@@ -85,7 +85,8 @@ def read_symbols(image: GrayImage, detections: Detections) -> tuple[Layout, list
     """
     layout = read_layout(image, detections)
     glyphs = to_glyphs(detections)
-    spans = [_spans(layout, system, glyphs) for system in layout.systems]
+    style = measure_beams(layout.ink, glyphs)
+    spans = [_spans(layout, system, glyphs, style) for system in layout.systems]
     context = _Context({})
     context.ticks = _usual_length([span for row in spans for span in row], layout)
     readings = []
@@ -96,9 +97,9 @@ def read_symbols(image: GrayImage, detections: Detections) -> tuple[Layout, list
     return layout, readings
 
 
-def _spans(layout: Layout, system: System, glyphs: list[Glyph]) -> list[Span]:
+def _spans(layout: Layout, system: System, glyphs: list[Glyph], style: BeamStyle) -> list[Span]:
     """Return the measures of a system; bar lines with no music between them are one."""
-    events = find_events(layout, system, glyphs)
+    events = find_events(layout, system, glyphs, style)
     signs = find_signs(system, glyphs)
     bars = {bar.x: bar for bar in system.bars}
     found: list[Span] = []
