@@ -28,6 +28,7 @@ _STEP = 16  # pixels between the columns at which a staff is traced
 _WINDOW = 40  # pixels of a window in which the lines are located
 _SEARCH = 12  # pixels above and below the expected position
 _MAX_DRIFT = 3  # pixels per step
+_BEND = 4.0  # grey values that a course loses by drifting one pixel in a step; four times as many by two
 _MIN_LINE_CONTRAST = 12.0  # grey values by which the lines are darker than the spaces, mean of a window
 _MIN_STAFF_WIDTH = 6 * INTERLINE
 _MIN_STAFF_DISTANCE = 4.5 * INTERLINE  # between the middle lines of two staves
@@ -299,8 +300,42 @@ def _trace(contrast: Floats, column: float, middle: float) -> StaffLines | None:
     ordered = np.array(sorted(points))
     if ordered[-1, 0] - ordered[0, 0] < _MIN_STAFF_WIDTH:
         return None
-    smooth = np.convolve(np.pad(ordered[:, 1], 2, mode="edge"), np.ones(5) / 5, mode="valid")
+    rows = _best_course(contrast, ordered[:, 0].astype(int), ordered[:, 1])
+    smooth = np.convolve(np.pad(rows, 2, mode="edge"), np.ones(5) / 5, mode="valid")
     return StaffLines(ordered[:, 0], smooth)
+
+
+def _best_course(contrast: Floats, columns: NDArray[np.int64], rows: Floats) -> Floats:
+    """Return the course near `rows` with the highest sum of contrasts, by dynamic programming over the columns.
+
+    A staff that was followed step by step may have been entered, or left, one line too high or low: beams and ledger
+    lines continue the pattern of lines beyond the staff. The sum over all columns shows the right one.
+    """
+    reach = round(2.5 * _SPACE)
+    low, high = max(1, int(rows.min()) - reach), min(contrast.shape[0] - 1, int(rows.max()) + reach)
+    values = contrast[low:high, columns].T
+    steps = np.arange(-_MAX_DRIFT, _MAX_DRIFT + 1)
+    costs = _BEND * steps.astype(float) ** 2
+    total = values[0].copy()
+    choices = np.zeros(values.shape, dtype=np.int64)
+    for k in range(1, len(columns)):
+        padded = np.pad(total, _MAX_DRIFT, constant_values=-np.inf)
+        options = np.stack([padded[_MAX_DRIFT + d : _MAX_DRIFT + d + len(total)] - c for d, c in zip(steps, costs, strict=True)])
+        choices[k] = options.argmax(axis=0)
+        total = options.max(axis=0) + values[k]
+    row = int(total.argmax())
+    found = np.zeros(len(columns))
+    for k in range(len(columns) - 1, -1, -1):
+        found[k] = low + row + _peak_offset(contrast[:, columns[k]], low + row) + 0.5  # centres of pixels
+        row += int(steps[choices[k, row]])
+    return found
+
+
+def _peak_offset(values: Floats, row: int) -> float:
+    """Return by how much the vertex of the parabola through a value and its neighbours is below it, at most 0.5."""
+    before, here, after = values[row - 1], values[row], values[min(row + 1, len(values) - 1)]
+    curve = before - 2 * here + after
+    return 0.0 if curve >= 0 else float(np.clip(0.5 * (before - after) / curve, -0.5, 0.5))
 
 
 def _best_row(contrast: Floats, x: int, y: float, reach: float) -> float | None:
@@ -313,10 +348,7 @@ def _best_row(contrast: Floats, x: int, y: float, reach: float) -> float | None:
     if part[best] < _MIN_LINE_CONTRAST:
         return None
     row = low + best
-    before, here, after = contrast[row - 1, x], contrast[row, x], contrast[min(row + 1, contrast.shape[0] - 1), x]
-    curve = before - 2 * here + after
-    offset = 0.0 if curve >= 0 else float(np.clip(0.5 * (before - after) / curve, -0.5, 0.5))
-    return row + offset + 0.5  # pixel centres have half-integer coordinates
+    return row + _peak_offset(contrast[:, x], row) + 0.5  # pixel centres have half-integer coordinates
 
 
 def _group_staves(staves: list[StaffLines], ink: Mask, detections: Detections) -> list[System]:
