@@ -12,8 +12,9 @@ from entourage.detect import Detections
 from entourage.detect.options import INTERLINE
 from entourage.detect.preprocessing.reading import GrayImage
 from entourage.read.attachments import attach
-from entourage.read.events import BeamStyle, Event, Glyph, Head, find_events, measure_beams, to_glyphs
-from entourage.read.layout import BarLine, Layout, System, read_layout
+from entourage.read.beams import BeamInk, measure_beams
+from entourage.read.events import Event, Glyph, Head, find_events, to_glyphs
+from entourage.read.layout import BarLine, Layout, System, binarize, read_layout
 from entourage.read.rhythm import TICKS, MeasureInput, Placed, Reading, solve
 from entourage.read.score import STEPS, Beam, Chord, Clef, Measure, Note, Part, Pitch
 from entourage.read.signatures import Sign, find_signs
@@ -73,20 +74,23 @@ class _Context:
     ticks: int | None = None
 
 
-def read_symbols(image: GrayImage, detections: Detections) -> tuple[Layout, list[SystemReading]]:
+def read_symbols(
+    image: GrayImage, detections: Detections, page: GrayImage | None = None
+) -> tuple[Layout, list[SystemReading]]:
     """Read the music of a page from its symbols.
 
     Args:
         image: grayscale, staff lines `INTERLINE` pixels apart, shape (h, w).
         detections: the symbols on it, in the same pixels.
+        page: the same page at a higher resolution, in which beams are counted.
 
     Returns:
         The layout, and the measures of each system. Boxes are in the same pixels.
     """
     layout = read_layout(image, detections)
     glyphs = to_glyphs(detections)
-    style = measure_beams(layout.ink, glyphs)
-    spans = [_spans(layout, system, glyphs, style) for system in layout.systems]
+    beams = _beam_ink(layout, glyphs, image, page)
+    spans = [_spans(layout, system, glyphs, beams) for system in layout.systems]
     context = _Context({})
     context.ticks = _usual_length([span for row in spans for span in row], layout)
     readings = []
@@ -97,9 +101,17 @@ def read_symbols(image: GrayImage, detections: Detections) -> tuple[Layout, list
     return layout, readings
 
 
-def _spans(layout: Layout, system: System, glyphs: list[Glyph], style: BeamStyle) -> list[Span]:
+def _beam_ink(layout: Layout, glyphs: list[Glyph], image: GrayImage, page: GrayImage | None) -> BeamInk:
+    boxes = [g.box for g in glyphs if g.name == "beam" and g.score > 0.4 and g.width > 1.5 * INTERLINE]
+    if page is None or page.shape[0] <= image.shape[0]:
+        return measure_beams(layout.ink, boxes)
+    zoom = page.shape[0] / image.shape[0]
+    return measure_beams(binarize(page, zoom), boxes, zoom)
+
+
+def _spans(layout: Layout, system: System, glyphs: list[Glyph], beams: BeamInk) -> list[Span]:
     """Return the measures of a system; bar lines with no music between them are one."""
-    events = find_events(layout, system, glyphs, style)
+    events = find_events(layout, system, glyphs, beams)
     signs = find_signs(system, glyphs)
     bars = {bar.x: bar for bar in system.bars}
     found: list[Span] = []

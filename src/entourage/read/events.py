@@ -6,7 +6,6 @@ beside the free end of each stem, because the boxes of beams that lie one above 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from entourage.detect import Detections
 from entourage.detect.options import INTERLINE
+from entourage.read.beams import BeamInk
 from entourage.read.layout import Layout, Mask, StaffLines, System
 
 Floats = NDArray[np.float64]
@@ -26,10 +26,6 @@ _MAX_OVERLAP = 0.4  # intersection over union above which two heads or rests are
 _MAX_DETOUR = 6  # steps by which the farther of two staves may be farther away than the nearer
 _STEM_REACH = 3.5  # pixels between a stem and the edge of its head
 _STEM_END = 7.0  # pixels by which the centre of a head may lie beyond the end of its stem
-_BEAM, _BEAM_GAP = 5.0, 2.5  # pixels: thickness of beams and distance between them, unless the page shows others
-_MAX_BEAM, _MAX_BEAM_GAP = 9.0, 5.0
-_MIN_BEAM = 3.2  # pixels: a thinner run is a staff line or a slur
-_MAX_BEAMS = 5
 _DOT_REACH = 2.4 * INTERLINE
 _ACCIDENTAL_REACH = 4.2 * INTERLINE
 _FLAT_CENTRE = 0.70  # height of the reference point of a flat, as a fraction of its box from the top
@@ -176,44 +172,6 @@ class Event:
         return 0 if self.stem is None else max(self.stem.left_beams, self.stem.right_beams, self.stem.flags)
 
 
-@dataclass(frozen=True)
-class BeamStyle:
-    """Thickness of the beams of a page and the gap between them, in pixels; old prints have thick beams."""
-
-    thickness: float = _BEAM
-    gap: float = _BEAM_GAP
-
-    def count(self, height: float) -> int:
-        """Return the number of beams in a run of ink, which may join several."""
-        return max(1, round((height + self.gap) / (self.thickness + self.gap)))
-
-
-def measure_beams(ink: Mask, glyphs: Iterable[Glyph]) -> BeamStyle:
-    """Measure the thickness of beams and their gaps in the ink of detected beams.
-
-    Args:
-        ink: ink of the page, shape (h, w).
-        glyphs: its symbols.
-
-    Returns:
-        The medians over the page; defaults where there are too few beams.
-    """
-    heights: list[int] = []
-    gaps: list[int] = []
-    for glyph in (g for g in glyphs if g.name == "beam" and g.score > 0.4 and g.width > 1.5 * INTERLINE):
-        for fraction in (0.3, 0.5, 0.7):
-            column = int(glyph.box[0] + fraction * glyph.width)
-            top = max(0, int(glyph.box[1]) - 2 * round(INTERLINE))
-            strip = ink[top : int(glyph.box[3]) + 2 * round(INTERLINE), min(column, ink.shape[1] - 1)]
-            edges = np.flatnonzero(np.diff(np.concatenate([[0], strip.astype(np.int8), [0]])))
-            runs = [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if b - a >= _MIN_BEAM]
-            heights.extend(int(b - a) for a, b in runs if b - a <= _MAX_BEAM)
-            gaps.extend(int(b[0] - a[1]) for a, b in itertools.pairwise(runs) if b[0] - a[1] <= _MAX_BEAM_GAP)
-    thickness = float(np.median(heights)) if len(heights) >= 20 else _BEAM
-    gap = float(np.median(gaps)) if len(gaps) >= 20 else _BEAM_GAP
-    return BeamStyle(thickness, gap)
-
-
 def to_glyphs(detections: Detections, min_score: float = _MIN_PART_SCORE) -> list[Glyph]:
     """Return the detections with at least a score, best first."""
     order = detections.scores.argsort(descending=True, stable=True).tolist()
@@ -221,16 +179,14 @@ def to_glyphs(detections: Detections, min_score: float = _MIN_PART_SCORE) -> lis
     return [Glyph(names[i], boxes[i], scores[i]) for i in order if scores[i] >= min_score]
 
 
-def find_events(
-    layout: Layout, system: System, glyphs: list[Glyph], style: BeamStyle = BeamStyle()  # noqa: B008 - immutable
-) -> list[Event]:
+def find_events(layout: Layout, system: System, glyphs: list[Glyph], beam_ink: BeamInk | None = None) -> list[Event]:
     """Assemble the chords and rests of a system.
 
     Args:
         layout: the layout of the page.
         system: one of its systems.
         glyphs: the symbols of the page, best first.
-        style: thickness and gap of the beams of the page.
+        beam_ink: where levels of beams are counted; without it, in the ink of the layout.
 
     Returns:
         Chords and rests from left to right.
@@ -240,9 +196,11 @@ def find_events(
     stems = _find_stems(near, heads, layout.ink)
     attached = _attach_stems(heads, stems)
     boxes = np.array([g.box for g in near if g.name == "beam"]).reshape(-1, 4)
+    beam_ink = beam_ink or BeamInk(layout.ink)
     for stem, members in attached:
         if stem is not None:
-            stem.left_beams, stem.right_beams = _count_beams(stem, members, boxes, layout.ink, style)
+            heights = [head.glyph.y for head in members]
+            stem.left_beams, stem.right_beams = beam_ink.count(stem.x, stem.free_end, stem.direction, heights, boxes)
     _attach_flags(near, [stem for stem, _ in attached if stem is not None])
     _attach_accidentals(near, heads)
     rests = _find_rests(system, near)
@@ -463,47 +421,6 @@ def _stack(heads: list[Head]) -> list[list[Head]]:
         else:
             groups.append([head])
     return [sorted(group, key=lambda head: -head.glyph.y) for group in groups]
-
-
-def _count_beams(stem: Stem, heads: list[Head], beams: Floats, ink: Mask, style: BeamStyle) -> tuple[int, int]:
-    """Return the number of beams to the left and right of the free end of a stem."""
-    end = stem.free_end
-    if len(beams) == 0:
-        return 0, 0
-    near = (
-        (beams[:, 0] - 5 < stem.x)
-        & (beams[:, 2] + 5 > stem.x)
-        & (beams[:, 1] - 0.8 * INTERLINE < end)
-        & (beams[:, 3] + 0.8 * INTERLINE > end)
-    )
-    if not near.any():
-        return 0, 0
-    toward = 1 if stem.direction == "up" else -1
-    nearest = min((abs(head.glyph.y - end) for head in heads), default=4 * INTERLINE)
-    length = int(min(nearest - 0.35 * INTERLINE, _MAX_BEAMS * (style.thickness + style.gap) + 2))
-    return (
-        int(np.median([_runs(ink, stem.x + dx, end, toward, length, style) for dx in (-6.0, -5.0, -4.0)])),
-        int(np.median([_runs(ink, stem.x + dx, end, toward, length, style) for dx in (4.0, 5.0, 6.0)])),
-    )
-
-
-def _runs(ink: Mask, x: float, end: float, toward: int, length: int, style: BeamStyle) -> int:
-    """Count the beams in a column, from the free end of a stem toward its heads."""
-    column, start = int(np.clip(round(x), 0, ink.shape[1] - 1)), round(end)
-    margin = 6  # beams slope
-    rows = np.arange(start - toward * margin, start + toward * max(length, 1), toward)
-    rows = rows[(rows >= 0) & (rows < ink.shape[0])]
-    values = ink[rows, column]
-    edges = np.flatnonzero(np.diff(np.concatenate([[0], values.astype(np.int8), [0]])))
-    count, last_end = 0, margin
-    for first, last in zip(edges[::2], edges[1::2], strict=True):
-        if last - first < _MIN_BEAM:
-            continue
-        if first > last_end + 7:
-            break
-        count += style.count(float(last - first))
-        last_end = last
-    return min(count, _MAX_BEAMS)
 
 
 def _attach_flags(glyphs: list[Glyph], stems: list[Stem]) -> None:

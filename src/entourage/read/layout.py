@@ -176,12 +176,17 @@ def read_layout(image: GrayImage, detections: Detections) -> Layout:
     return Layout(systems, ink)
 
 
-def binarize(image: GrayImage) -> Mask:
-    """Return the pixels that are nearer to the darkest ink than to the paper around them, shape (h, w)."""
+def binarize(image: GrayImage, zoom: float = 1.0) -> Mask:
+    """Return the pixels that are nearer to the darkest ink than to the paper around them, shape (h, w).
+
+    Args:
+        image: grayscale, shape (h, w).
+        zoom: distance between its staff lines, in units of `INTERLINE`.
+    """
     import cv2
 
-    window = 6 * _SPACE + 1
-    paper = cv2.blur(cv2.dilate(image, np.ones((15, 15), np.uint8)), (window, window)).astype(np.float32)
+    window, grain = round(6 * _SPACE * zoom) + 1, round(15 * zoom)
+    paper = cv2.blur(cv2.dilate(image, np.ones((grain, grain), np.uint8)), (window, window)).astype(np.float32)
     darkest = float(np.percentile(image / np.maximum(paper, 1), 1))
     return np.asarray(image < paper * (_DARK + (1 - _DARK) * darkest))
 
