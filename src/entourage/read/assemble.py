@@ -16,12 +16,13 @@ from entourage.read.beams import BeamInk, measure_beams
 from entourage.read.events import Event, Glyph, Head, find_events, to_glyphs
 from entourage.read.layout import BarLine, Layout, System, binarize, read_layout
 from entourage.read.rhythm import TICKS, MeasureInput, Placed, Reading, solve
-from entourage.read.score import STEPS, Beam, Chord, Clef, Measure, Note, Part, Pitch
-from entourage.read.signatures import Sign, find_signs
+from entourage.read.score import STEPS, Beam, Chord, Clef, Measure, Note, Pitch
+from entourage.read.signatures import Sign, find_signs, in_key_signature
 
 _ALTER = {"sharp": 1, "flat": -1, "natural": 0, "double-sharp": 2, "flat-flat": -2}
 _SHARPS, _FLATS = "FCGDAEB", "BEADGCF"
 _TUPLET_REACH = 4.5 * INTERLINE
+_TUPLET_DISTANCE = 4.0 * INTERLINE  # between a figure and the nearest of its notes, along the staff
 _STYLES = {"regular": "regular", "double": "light-light", "final": "light-heavy", "dashed": "dashed"}
 
 
@@ -111,8 +112,8 @@ def _beam_ink(layout: Layout, glyphs: list[Glyph], image: GrayImage, page: GrayI
 
 def _spans(layout: Layout, system: System, glyphs: list[Glyph], beams: BeamInk) -> list[Span]:
     """Return the measures of a system; bar lines with no music between them are one."""
-    events = find_events(layout, system, glyphs, beams)
     signs = find_signs(system, glyphs)
+    events = find_events(layout, system, [g for g in glyphs if not in_key_signature(g, system, signs)], beams)
     bars = {bar.x: bar for bar in system.bars}
     found: list[Span] = []
     repeat = False
@@ -296,6 +297,7 @@ def _printed_tuplets(events: list[Event], glyphs: list[Glyph]) -> list[int]:
             (abs(event.x - glyph.x), i)
             for i, event in enumerate(events)
             if event.box[1] - _TUPLET_REACH < glyph.y < event.box[3] + _TUPLET_REACH
+            and abs(event.x - glyph.x) < _TUPLET_DISTANCE
         ]
         if not near:
             continue
@@ -344,10 +346,12 @@ def _grace_chords(
         if not event.grace:
             continue
         staff = index[event.staff] + 1
-        later = [(e.x, c) for e, c in chords if c.staff == staff and e.x > event.x and not c.is_rest | e.is_rest]
+        later = [(e.x, c) for e, c in chords if c.staff == staff and e.x > event.x and not e.is_rest]
         earlier = [(e.x, c) for e, c in chords if c.staff == staff and e.x <= event.x]
         target = min(later, key=lambda item: item[0])[1] if later else None
-        voice = target.voice if target else (max(earlier, key=lambda i: i[0])[1].voice if earlier else 4 * (staff - 1) + 1)
+        voice = (
+            target.voice if target else (max(earlier, key=lambda i: i[0])[1].voice if earlier else 4 * (staff - 1) + 1)
+        )
         onset = target.onset if target else Fraction(reading.length, TICKS)
         direction: Literal["", "up", "down"] = event.stem.direction if event.stem is not None else ""
         value = event.value if event.value in ("eighth", "16th", "32nd", "half") else "eighth"
@@ -399,7 +403,7 @@ def _key_alter(step: str, key: int) -> int:
     """Return by how many semitones a key signature raises a step."""
     if key > 0:
         return 1 if step in _SHARPS[:key] else 0
-    return -1 if step in _FLATS[: -key] else 0
+    return -1 if step in _FLATS[:-key] else 0
 
 
 def _set_beams(chords: list[tuple[Event, Chord]]) -> None:
@@ -423,9 +427,23 @@ def _beam_state(counts: list[int], k: int, level: int, event: Event) -> Beam:
     stem = event.stem
     left = k > 0 and counts[k - 1] > level
     right = k + 1 < len(counts) and counts[k + 1] > level
-    if level and left and stem is not None and stem.left_beams and stem.left_beams <= level and stem.right_beams > level:
+    if (
+        level
+        and left
+        and stem is not None
+        and stem.left_beams
+        and stem.left_beams <= level
+        and stem.right_beams > level
+    ):
         left = False  # a secondary beam that is interrupted here
-    if level and right and stem is not None and stem.right_beams and stem.right_beams <= level and stem.left_beams > level:
+    if (
+        level
+        and right
+        and stem is not None
+        and stem.right_beams
+        and stem.right_beams <= level
+        and stem.left_beams > level
+    ):
         right = False
     if left and right:
         return "continue"
@@ -456,53 +474,3 @@ def _set_tuplets(chords: list[tuple[Event, Chord]]) -> None:
             if unit.numerator == 1 and unit.denominator & (unit.denominator - 1) == 0 and chord is not start:
                 start.tuplet_start, chord.tuplet_stop = True, True
                 start = None
-
-
-def join_parts(systems: list[SystemReading]) -> list[Part]:
-    """Join the systems of a piece to parts.
-
-    A part is continued by the group of staves at the same place from the bottom of the system with the same number of
-    staves: voices that rest are left out at the top more often than accompaniments at the bottom. Measures of a part
-    that a system leaves out are filled with rests.
-
-    Args:
-        systems: all systems of the piece, in order.
-
-    Returns:
-        The parts, measures numbered from 1.
-    """
-    if not systems:
-        return []
-    reference = max(systems, key=lambda reading: (len(reading.system.groups), len(reading.system.staves)))
-    sizes = [len(group) for group in reference.system.groups]
-    parts = [Part(f"Part {k + 1}" if n == 1 else "Piano", n) for k, n in enumerate(sizes)]
-    number = 1
-    for reading in systems:
-        chosen = _match_groups(sizes, [len(group) for group in reading.system.groups])
-        n_measures = len(reading.spans)
-        for k, part in enumerate(parts):
-            group = chosen[k]
-            for m in range(n_measures):
-                if group is None:
-                    template = next(row for row in reading.parts if row)[m]
-                    measure = Measure(0, template.length, key=template.key, meter=template.meter, right=template.right)
-                    measure.new_system, measure.repeat_end = template.new_system, template.repeat_end
-                    measure.repeat_start = template.repeat_start
-                else:
-                    measure = reading.parts[group][m]
-                measure.number = number + m
-                part.measures.append(measure)
-        number += n_measures
-    return parts
-
-
-def _match_groups(sizes: list[int], found: list[int]) -> list[int | None]:
-    """Return for each part the group of a system that continues it, or None: matched from the bottom by size."""
-    chosen: list[int | None] = [None] * len(sizes)
-    group = len(found) - 1
-    for k in range(len(sizes) - 1, -1, -1):
-        remaining_parts = k + 1
-        if group >= 0 and (found[group] == sizes[k] or remaining_parts <= group + 1):
-            chosen[k] = group
-            group -= 1
-    return chosen

@@ -26,11 +26,14 @@ _SPACE = round(INTERLINE)
 HALF = 2.0 * INTERLINE  # from the middle line to the outer lines
 _STEP = 16  # pixels between the columns at which a staff is traced
 _WINDOW = 40  # pixels of a window in which the lines are located
+_NARROW_WINDOW = 7  # the same at the ends of a staff
+_MIN_END_CONTRAST = 0.4  # fraction of the usual contrast at which a staff still continues
 _SEARCH = 12  # pixels above and below the expected position
 _MAX_DRIFT = 3  # pixels per step
 _BEND = 4.0  # grey values that a course loses by drifting one pixel in a step; four times as many by two
 _MIN_LINE_CONTRAST = 12.0  # grey values by which the lines are darker than the spaces, mean of a window
 _MIN_STAFF_WIDTH = 6 * INTERLINE
+_MAX_LINE_GAP = 2.0 * INTERLINE  # a wider gap in the lines is where a staff ends, unless a long piece follows
 _MIN_STAFF_DISTANCE = 4.5 * INTERLINE  # between the middle lines of two staves
 _MIN_WIDTH_FRACTION = 0.3  # of the widest staff: shorter ones are beams or examples in a preface
 _DARK = 0.5  # fraction of the page's contrast from which a pixel is ink
@@ -39,6 +42,7 @@ _MIN_STROKE_COVERAGE = 0.7  # the same for a faded line, if other staves have on
 _MIN_FAINT_COVERAGE = 0.82  # minimum mean of staves and gaps between them of a faded bar line
 _MAX_THIN = 3.6  # pixels: a wider bar line is a thick one
 _MAX_THICK = 14.0  # pixels: anything wider is no bar line
+_MIN_BRACKET = 4  # pixels: a thinner line at the left end joins the staves of a system
 _BAR_GROUP = 1.4 * INTERLINE  # strokes closer than this form one bar line
 _MAX_OVERSHOOT = 0.35 * INTERLINE  # ink beyond the outer lines, at a bar line that ends there
 _REPEAT_DOT_REACH = 1.6 * INTERLINE
@@ -163,7 +167,8 @@ def read_layout(image: GrayImage, detections: Detections) -> Layout:
         The layout; without systems if there is no staff.
     """
     ink = binarize(image)
-    staves = [_trim(staff, ink) for staff in find_staves(image, detections)]
+    narrow = _line_contrast(image, _NARROW_WINDOW)
+    staves = [_trim(staff, narrow) for staff in find_staves(image, detections)]
     systems = _group_staves(staves, ink, detections)
     heads = _boxes(detections, lambda name: name.startswith("notehead"), 0.3)
     glyphs = _boxes(detections, _is_glyph, 0.3)
@@ -262,14 +267,14 @@ def _overlaps(a: StaffLines, b: StaffLines) -> bool:
     return min(a.right, b.right) - max(a.left, b.left) > 0
 
 
-def _line_contrast(image: GrayImage) -> Floats:
+def _line_contrast(image: GrayImage, window: int = _WINDOW) -> Floats:
     """Return for each pixel by how much five lines around it are darker than the spaces between, shape (h, w).
 
-    Rows are averaged over a window of `_WINDOW` pixels, so that stems and heads count little.
+    Rows are averaged over a window of some pixels, so that stems and heads count little.
     """
     import cv2
 
-    dark = cv2.blur(255 - image.astype(np.float32), (_WINDOW, 1))
+    dark = cv2.blur(255 - image.astype(np.float32), (window, 1))
     kernel = np.zeros((5 * _SPACE + 1, 1), np.float32)  # from half a space above the top line to half below the bottom
     for k in range(5):
         kernel[_SPACE // 2 + k * _SPACE] = 1 / 5
@@ -280,7 +285,7 @@ def _line_contrast(image: GrayImage) -> Floats:
 
 def _trace(contrast: Floats, column: float, middle: float) -> StaffLines | None:
     """Follow a staff from a point on its middle line to both ends; None if there are no five lines."""
-    height, width = contrast.shape
+    width = contrast.shape[1]
     start = int(np.clip(column, 0, width - 1))
     near = _best_row(contrast, start, middle, _SEARCH)
     if near is None:
@@ -325,7 +330,9 @@ def _best_course(contrast: Floats, columns: NDArray[np.int64], rows: Floats) -> 
     choices = np.zeros(values.shape, dtype=np.int64)
     for k in range(1, len(columns)):
         padded = np.pad(total, _MAX_DRIFT, constant_values=-np.inf)
-        options = np.stack([padded[_MAX_DRIFT + d : _MAX_DRIFT + d + len(total)] - c for d, c in zip(steps, costs, strict=True)])
+        options = np.stack(
+            [padded[_MAX_DRIFT + d : _MAX_DRIFT + d + len(total)] - c for d, c in zip(steps, costs, strict=True)]
+        )
         choices[k] = options.argmax(axis=0)
         total = options.max(axis=0) + values[k]
     row = int(total.argmax())
@@ -418,20 +425,35 @@ class _Stroke:
     fits: bool
 
 
-def _trim(staff: StaffLines, ink: Mask) -> StaffLines:
-    """Move the ends of a staff to the ends of its lines; the window of the trace blurs them."""
+def _trim(staff: StaffLines, contrast: Floats) -> StaffLines:
+    """Move the ends of a staff to the ends of its lines.
+
+    The window of the trace blurs them, and the letters of a name before the staff may continue the trace: short pieces
+    beyond a gap are dropped.
+
+    Args:
+        staff: the staff as it was traced.
+        contrast: line contrast in windows of `_NARROW_WINDOW` pixels.
+    """
     reach = 3 * _SPACE
-
-    def lines_at(x: int) -> bool:
-        rows = [round(staff.y(x) + k * staff.spacing) for k in (-2, -1, 0, 1, 2)]
-        hits = [ink[max(0, row - 2) : row + 2, max(0, x - 1) : x + 2].any() for row in rows if row > 1]
-        return 0 <= x < ink.shape[1] and sum(hits) >= 4
-
-    left = next((x for x in range(int(staff.left) - reach, int(staff.left) + reach) if lines_at(x)), int(staff.left))
-    right = next((x for x in range(int(staff.right) + reach, int(staff.right) - reach, -1) if lines_at(x)), None)
-    right = int(staff.right) if right is None else right
+    columns = np.arange(max(0, int(staff.left) - reach), min(contrast.shape[1], int(staff.right) + reach))
+    rows = np.interp(columns, staff.x, staff.middle).astype(np.int64)
+    values = np.max([contrast[np.clip(rows + k, 0, len(contrast) - 1), columns] for k in (-1, 0, 1)], axis=0)
+    there = values >= _MIN_END_CONTRAST * np.median(values)
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], there.astype(np.int8), [0]])))
+    runs: list[tuple[int, int]] = []
+    for first, last in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+        if runs and first - runs[-1][1] <= _MAX_LINE_GAP:
+            runs[-1] = (runs[-1][0], last)
+        else:
+            runs.append((first, last))
+    longest = max((last - first for first, last in runs), default=0)
+    runs = [(first, last) for first, last in runs if last - first >= min(longest, _MIN_STAFF_WIDTH)]
+    if not runs:
+        return staff
+    left, right = float(columns[runs[0][0]]), float(columns[runs[-1][1] - 1])
     inside = (staff.x > left) & (staff.x < right)
-    x = np.concatenate([[left], staff.x[inside], [right + 1]]).astype(np.float64)
+    x = np.concatenate([[left], staff.x[inside], [right + 1]])
     return StaffLines(x, np.interp(x, staff.x, staff.middle), staff.spacing)
 
 
@@ -463,7 +485,9 @@ def _is_bar(system: System, group: list[tuple[int, _Stroke]], ink: Mask) -> bool
     """Return whether strokes at one place form a bar line of the system."""
     n_staves = len(system.staves)
     best = [max((s.coverage for k, s in group if k == staff), default=0.0) for staff in range(n_staves)]
-    solid = [any(k == staff and s.fits and s.coverage >= _MIN_BAR_COVERAGE for k, s in group) for staff in range(n_staves)]
+    solid = [
+        any(k == staff and s.fits and s.coverage >= _MIN_BAR_COVERAGE for k, s in group) for staff in range(n_staves)
+    ]
     if n_staves == 1:
         return solid[0]
     low, high = min(s.left for _, s in group) - 2, max(s.right for _, s in group) + 2
@@ -471,7 +495,10 @@ def _is_bar(system: System, group: list[tuple[int, _Stroke]], ink: Mask) -> bool
         float(_gap_coverage(a, b, ink, low, high).max(initial=0))
         for a, b in zip(system.staves[:-1], system.staves[1:], strict=True)
     ]
-    if sum(best) + sum(gaps) >= _MIN_FAINT_COVERAGE * (n_staves + len(gaps)) and sum(c > 0 for c in best) * 2 > n_staves:
+    if (
+        sum(best) + sum(gaps) >= _MIN_FAINT_COVERAGE * (n_staves + len(gaps))
+        and sum(c > 0 for c in best) * 2 > n_staves
+    ):
         return True
     return sum(solid) * 2 > n_staves
 
@@ -599,7 +626,7 @@ def _group_parts(system: System, ink: Mask, detections: Detections) -> list[tupl
     braces = _boxes(detections, lambda name: name == "brace", MIN_STAFF_SCORE)
     joined = [_braced(system.staves[k], system.staves[k + 1], braces) for k in range(n - 1)]
     if not any(joined):
-        connected = [_connected_by_bars(system, k, ink) for k in range(n - 1)]
+        connected = [_connected_by_bars(system, k, ink) and not _bracketed(system, k, ink) for k in range(n - 1)]
         if n == 2 or not all(connected):
             joined = connected
     groups: list[tuple[int, ...]] = [(0,)]
@@ -611,10 +638,19 @@ def _group_parts(system: System, ink: Mask, detections: Detections) -> list[tupl
     return groups
 
 
+def _bracketed(system: System, k: int, ink: Mask) -> bool:
+    """Return whether a bracket, which groups instruments, joins staff `k` and the next: a thick line at their left."""
+    above, below = system.staves[k], system.staves[k + 1]
+    low, high = round(min(above.left, below.left) - 2.5 * INTERLINE), round(max(above.left, below.left)) + 3
+    part = ink[round(above.bottom(above.left)) : round(below.top(below.left)), max(0, low) : high]
+    if not part.size:
+        return False
+    solid: Mask = np.asarray(part.mean(axis=0) >= _MIN_BAR_COVERAGE)
+    return any(_run(np.asarray(solid[x:])) >= _MIN_BRACKET for x in range(len(solid)))
+
+
 def _connected_by_bars(system: System, k: int, ink: Mask) -> bool:
     """Return whether most bar lines continue from staff `k` to the next."""
     above, below = system.staves[k], system.staves[k + 1]
-    hits = [
-        _gap_coverage(above, below, ink, bar.left - 3, bar.right + 3).max(initial=0) > 0.85 for bar in system.bars
-    ]
+    hits = [_gap_coverage(above, below, ink, bar.left - 3, bar.right + 3).max(initial=0) > 0.85 for bar in system.bars]
     return len(hits) > 0 and sum(hits) * 2 > len(hits)

@@ -60,6 +60,20 @@ def find_signs(system: System, glyphs: Sequence[Glyph]) -> list[Sign]:
     return sorted(signs, key=lambda sign: sign.x0)
 
 
+def in_key_signature(glyph: Glyph, system: System, signs: Sequence[Sign]) -> bool:
+    """Return whether a symbol is one of the signs of a key signature, and so no accidental of a note.
+
+    Args:
+        glyph: a symbol.
+        system: the system.
+        signs: its clefs, key signatures and metres.
+    """
+    if not glyph.name.startswith("key"):
+        return False
+    on = [sign for sign in signs if sign.key is not None and sign.x0 - 2 < glyph.x < sign.x1 + 2]
+    return any(_on_staff(system.staves[sign.staff], glyph) for sign in on)
+
+
 def _on_staff(staff: StaffLines, glyph: Glyph) -> bool:
     inside = staff.left - INTERLINE < glyph.x < staff.right + INTERLINE
     return inside and abs(staff.position(glyph.x, glyph.y)) <= 7
@@ -157,7 +171,7 @@ def _agreed(signs: list[Sign], n_staves: int) -> list[Sign]:
             groups[-1].append(sign)
         else:
             groups.append([sign])
-    found = []
+    found: list[Sign] = []
     for group in groups:
         staves = {sign.staff for sign in group}
         if len(staves) * 2 < n_staves:

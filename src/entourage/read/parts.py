@@ -1,0 +1,58 @@
+"""Parts of a piece: groups of staves joined from system to system."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from entourage.read.assemble import SystemReading
+from entourage.read.score import Measure, Part
+
+
+def join_parts(systems: Sequence[SystemReading]) -> list[Part]:
+    """Join the systems of a piece to parts.
+
+    A part is continued by the group of staves at the same place from the bottom of the system with the same number of
+    staves: voices that rest are left out at the top more often than accompaniments at the bottom. Measures of a part
+    that a system leaves out are filled with rests.
+
+    Args:
+        systems: all systems of the piece, in order.
+
+    Returns:
+        The parts, measures numbered from 1.
+    """
+    if not systems:
+        return []
+    reference = max(systems, key=lambda reading: (len(reading.system.groups), len(reading.system.staves)))
+    sizes = [len(group) for group in reference.system.groups]
+    parts = [Part(f"Part {k + 1}" if n == 1 else "Piano", n) for k, n in enumerate(sizes)]
+    number = 1
+    for reading in systems:
+        chosen = _match_groups(sizes, [len(group) for group in reading.system.groups])
+        n_measures = len(reading.spans)
+        for k, part in enumerate(parts):
+            group = chosen[k]
+            for m in range(n_measures):
+                if group is None:
+                    template = next(row for row in reading.parts if row)[m]
+                    measure = Measure(0, template.length, key=template.key, meter=template.meter, right=template.right)
+                    measure.new_system, measure.repeat_end = template.new_system, template.repeat_end
+                    measure.repeat_start = template.repeat_start
+                else:
+                    measure = reading.parts[group][m]
+                measure.number = number + m
+                part.measures.append(measure)
+        number += n_measures
+    return parts
+
+
+def _match_groups(sizes: list[int], found: list[int]) -> list[int | None]:
+    """Return for each part the group of a system that continues it, or None: matched from the bottom by size."""
+    chosen: list[int | None] = [None] * len(sizes)
+    group = len(found) - 1
+    for k in range(len(sizes) - 1, -1, -1):
+        remaining_parts = k + 1
+        if group >= 0 and (found[group] == sizes[k] or remaining_parts <= group + 1):
+            chosen[k] = group
+            group -= 1
+    return chosen
