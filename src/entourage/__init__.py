@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from entourage.label.semi_supervised.augmenter import LabelAugmenter
     from entourage.label.semi_supervised.classifier import ImageClassifier
     from entourage.label.transduction import GraphTransduction
+    from entourage.read.reader import ScoreReader
 
 __all__ = [
     "BalancedBatchSampler",
@@ -28,6 +29,7 @@ __all__ = [
     "ImageClassifier",
     "LabelAugmenter",
     "LearnedClustering",
+    "ScoreReader",
     "retrieval_metrics",
 ]
 
@@ -50,5 +52,6 @@ __getattr__, __dir__ = lazy_exports(
         "label.semi_supervised.augmenter": ("LabelAugmenter",),
         "label.semi_supervised.classifier": ("ImageClassifier",),
         "label.transduction": ("GraphTransduction",),
+        "read.reader": ("ScoreReader",),
     },
 )

@@ -18,6 +18,7 @@ from entourage.cli.detect import detect
 from entourage.cli.embed import embed
 from entourage.cli.engrave import app as engrave
 from entourage.cli.label import app as label_app
+from entourage.cli.read import read
 from entourage.demo import demo
 
 # click's UsageError: typer exports only its subclass, and newer versions include their own copy of click
@@ -34,6 +35,7 @@ app.add_typer(embed, name="embed")
 app.add_typer(cluster, name="cluster")
 app.add_typer(engrave, name="engrave")
 app.add_typer(detect, name="detect")
+app.command()(read)
 app.command()(demo)
 
 

@@ -88,6 +88,7 @@ class Note:
         tied_from, tied_to: whether a tie ends or starts at the note.
         confidence: score of the notehead in [0, 1].
         fingering: printed fingering, or "".
+        symbol: position of the notehead in the symbols of its page, or None.
     """
 
     pitch: Pitch
@@ -98,6 +99,7 @@ class Note:
     tied_to: bool = False
     confidence: float = 1.0
     fingering: str = ""
+    symbol: int | None = None
 
 
 @dataclass
@@ -124,6 +126,7 @@ class Chord:
         arpeggio: whether the chord is broken.
         tremolo: number of strokes through the stem.
         slurs: starts and ends of slurs: number, "start" or "stop", and placement.
+        symbol: position of a rest in the symbols of its page, or None.
     """
 
     onset: Fraction
@@ -147,6 +150,7 @@ class Chord:
     arpeggio: bool = False
     tremolo: int = 0
     slurs: list[tuple[int, Literal["start", "stop"], Placement]] = field(default_factory=list)
+    symbol: int | None = None
 
     @property
     def is_rest(self) -> bool:
@@ -252,6 +256,7 @@ class PageInfo:
         width, height: size in pixels.
         interline: pixels between staff lines.
         angle: skew in degrees that was corrected.
+        turned: degrees counter-clockwise by which the page was turned before it was read: 0, 90, 180 or 270.
         message: warnings for the user, or "".
     """
 
@@ -260,6 +265,7 @@ class PageInfo:
     height: int
     interline: float
     angle: float = 0.0
+    turned: int = 0
     message: str = ""
 
 
@@ -293,3 +299,21 @@ class Score:
     def n_notes(self) -> int:
         """Number of noteheads."""
         return sum(len(chord.notes) for _, _, chord in self.chords())
+
+
+def measure_onsets(score: Score) -> list[Fraction]:
+    """Return the time at which each measure begins, in quarter notes from the beginning of the piece.
+
+    A measure lasts as long as the longest part, also if the durations of a part do not add up.
+
+    Args:
+        score: the music; all parts have the same number of measures.
+
+    Returns:
+        One time for each measure, and the end of the piece.
+    """
+    onsets = [Fraction(0)]
+    for column in zip(*(part.measures for part in score.parts), strict=True):
+        ends = [max([measure.length, *(chord.end for chord in measure.chords)]) for measure in column]
+        onsets.append(onsets[-1] + max(ends))
+    return onsets

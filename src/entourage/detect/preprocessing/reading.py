@@ -353,3 +353,67 @@ def _is_dead_link(path: Path) -> bool:
 
 def _hidden(path: Path) -> bool:
     return any(part.startswith(".") for part in path.parts)
+
+
+def page_numbers(path: str | Path) -> list[int | None]:
+    """Return the numbers of the pages of a file, without decoding them.
+
+    Args:
+        path: an image or a PDF file.
+
+    Returns:
+        1, 2, ... for a file of several pages; [None] for a file of one page.
+
+    Raises:
+        UnreadableImageError: a ValueError; the file is missing or corrupt.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise UnreadableImageError(file, "a broken link" if _is_dead_link(file) else "no such file")
+    with file.open("rb") as stream:
+        is_pdf = b"%PDF-" in stream.read(1024)
+    n_pages = _count_pdf_pages(file) if is_pdf else _count_images(file)
+    return [None] if n_pages == 1 else list(range(1, n_pages + 1))
+
+
+def read_numbered_page(path: str | Path, number: int | None) -> RawPage:
+    """Read one page of a file by the number that `page_numbers` returned.
+
+    Raises:
+        UnreadableImageError: it cannot be read.
+    """
+    for raw_page in read_pages(path, range(1, number or 1)):
+        if isinstance(raw_page, UnreadableImageError):
+            raise raw_page
+        return raw_page
+    raise UnreadableImageError(page_source(path, number), "no such page")
+
+
+def _count_pdf_pages(file: Path) -> int:
+    import pypdfium2
+
+    with _as_unreadable_image_error(file):
+        document = pypdfium2.PdfDocument(file)
+    try:
+        if len(document) == 0:
+            raise UnreadableImageError(file, "a PDF file without pages")
+        return len(document)
+    finally:
+        document.close()
+
+
+def _count_images(file: Path) -> int:
+    """Return the number of pages of an image; up to the first page whose header is damaged, that page included."""
+    with _as_unreadable_image_error(file):
+        image = Image.open(file)
+    with image:
+        if image.format != "TIFF":
+            return 1
+        for number in count(2):
+            try:
+                _seek_page(image, number)
+            except EOFError:
+                return number - 1
+            except Exception:  # decoders raise almost anything
+                return number
+    return 1

@@ -1,0 +1,1 @@
+"""Files of a score: MusicXML, MEI, MIDI and JSON."""

@@ -1,0 +1,112 @@
+"""Pages that lie on their side or are upside down, and the way back from what is read to the pixels of the input."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from entourage.detect import Detections, Detector
+from entourage.detect.preprocessing.prepare import SIDEWAYS, PreparedPage
+from entourage.detect.preprocessing.reading import GrayImage
+
+Floats = NDArray[np.float64]
+
+@dataclass(frozen=True)
+class UprightPage:
+    """A page turned so that its music is upright, with its symbols.
+
+    Attributes:
+        prepared: the turned page at the scale of the detector; its `image` is None if no staves were found.
+        symbols: detections in pixels of `prepared.image`.
+        turned: degrees counter-clockwise by which the page was turned: 0, 90, 180 or 270.
+        size: width and height of the input page.
+    """
+
+    prepared: PreparedPage
+    symbols: Detections
+    turned: int
+    size: tuple[int, int]
+
+
+def find_upright(detector: Detector, image: GrayImage) -> UprightPage:
+    """Detect the symbols of a page, turned by 90, 180 or 270 degrees if its staves are not upright.
+
+    A page on its side has staves only if it is turned; on a page upside down, the clefs tell. The turned page is
+    prepared again, so that the result is the same as for a page that was upright.
+
+    Args:
+        detector: the detector.
+        image: grayscale, shape (h, w).
+
+    Returns:
+        The page. Costs one pass of the detector for upright pages, and up to three for others.
+    """
+    size = (image.shape[1], image.shape[0])
+    quarters = 0
+    prepared = detector.prepare(image)
+    if prepared.image is None and prepared.message == SIDEWAYS:
+        quarters = 1
+        prepared = detector.prepare(_turn(image, quarters))
+    symbols, upside_down = detector.detect_raw(prepared)
+    if upside_down:
+        quarters += 2
+        prepared = detector.prepare(_turn(image, quarters))
+        symbols, upside_down = detector.detect_raw(prepared)
+        if upside_down and prepared.image is not None:  # the two directions contradict each other
+            symbols = Detections.empty(detector.classes)
+    return UprightPage(prepared, symbols, 90 * quarters, size)
+
+
+def _turn(image: GrayImage, quarters: int) -> GrayImage:
+    return np.ascontiguousarray(np.rot90(image, quarters))
+
+
+def to_input_boxes(boxes: Floats, page: UprightPage) -> Floats:
+    """Map boxes from the prepared page to the input page.
+
+    Args:
+        boxes: x0, y0, x1, y1 in pixels of `page.prepared.image`, shape (n, 4).
+        page: the page.
+
+    Returns:
+        Boxes in pixels of the input page, within its borders, shape (n, 4).
+
+    Raises:
+        ValueError: the page has no staves, and hence no scale.
+    """
+    if len(boxes) == 0:
+        return boxes.reshape(0, 4)
+    prepared = page.prepared
+    if prepared.image is None:
+        raise ValueError(f"boxes: the page has no staves ({prepared.message}); expected one with staves")
+    straight = prepared.page.shape if prepared.rotation is None else prepared.rotation.size[::-1]
+    scale = np.array([straight[1] / prepared.image.shape[1], straight[0] / prepared.image.shape[0]] * 2)
+    mapped = boxes * scale
+    if prepared.rotation is not None:
+        n = len(mapped)
+        found = Detections(torch.from_numpy(mapped).float(), torch.ones(n, dtype=torch.int64), torch.ones(n), ("box",))
+        mapped = prepared.rotation.invert(found).boxes.double().numpy()
+    return _turn_back(mapped, page.turned, page.size)
+
+
+def symbols_on_input(page: UprightPage) -> Detections:
+    """Return the symbols of a page in pixels of the input page, in the same order."""
+    boxes = to_input_boxes(page.symbols.boxes.double().numpy(), page)
+    return replace(page.symbols, boxes=torch.from_numpy(boxes).float())
+
+
+def _turn_back(boxes: Floats, turned: int, size: tuple[int, int]) -> Floats:
+    """Map boxes from a page that was turned counter-clockwise to the page before, shape (n, 4)."""
+    width, height = size
+    x0, y0, x1, y1 = boxes.T
+    if turned == 90:
+        boxes = np.stack([width - y1, x0, width - y0, x1], axis=1)
+    elif turned == 180:
+        boxes = np.stack([width - x1, height - y1, width - x0, height - y0], axis=1)
+    elif turned == 270:
+        boxes = np.stack([y0, height - x1, y1, height - x0], axis=1)
+    limits = np.array([width, height, width, height], dtype=np.float64)
+    return np.clip(boxes, 0.0, limits)

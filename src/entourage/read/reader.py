@@ -1,0 +1,405 @@
+"""`ScoreReader`: pages in, a score out, with the place of each note in the pixels of the input pages."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from entourage.data.media import UnreadableImageError
+from entourage.detect import Detections, Detector
+from entourage.detect.preprocessing.prepare import ImageInput
+from entourage.detect.preprocessing.reading import GrayImage, page_source, read_pages, to_grayscale
+from entourage.read.assemble import Span, SystemReading, join_parts, read_symbols
+from entourage.read.formats.mei import write_mei
+from entourage.read.formats.midi import write_midi
+from entourage.read.formats.musicxml import to_musicxml, write_musicxml
+from entourage.read.formats.score_json import write_score
+from entourage.read.layout import System
+from entourage.read.orientation import UprightPage, find_upright, symbols_on_input, to_input_boxes
+from entourage.read.score import Box, Chord, Direction, Measure, Note, PageInfo, Pitch, Score, measure_onsets
+from entourage.read.transpose import Interval, transpose
+
+SYMBOL_THRESHOLD = 0.3  # minimum score of the symbols of a page that no note refers to
+NO_NOTES = "staves without notes"
+_PERCUSSION = "percussion staves, which are not read"
+_PERCUSSION_CLEF = "clefUnpitchedPercussion"
+
+
+@dataclass
+class SystemMusic:
+    """The measures of a system.
+
+    Attributes:
+        sizes: number of staves of each part.
+        parts: measures of each part; all parts have the same number of measures.
+    """
+
+    sizes: list[int]
+    parts: list[list[Measure]]
+
+
+@dataclass
+class PageReading:
+    """What was read on a page.
+
+    Attributes:
+        info: the page; its message says why nothing was read.
+        systems: its systems from top to bottom; boxes are in pixels of the input page.
+        symbols: its symbols in pixels of the input page.
+    """
+
+    info: PageInfo
+    systems: list[SystemMusic]
+    symbols: Detections
+
+    @property
+    def n_notes(self) -> int:
+        """Number of noteheads."""
+        rows = [row for system in self.systems for row in system.parts]
+        return sum(len(chord.notes) for row in rows for measure in row for chord in measure.chords)
+
+
+@dataclass(frozen=True)
+class PlacedNote:
+    """A note with its time in the piece and its place on the page.
+
+    Attributes:
+        pitch: written pitch.
+        onset: quarter notes from the beginning of the piece, repeats not counted.
+        duration: quarter notes; 0 for grace notes.
+        voice: voice of the part, from 1.
+        box: notehead in pixels of the page: x0, y0, x1, y1.
+        page: page, from 1.
+        part: part, from 1.
+        staff: staff of the part, from 1.
+        measure: number of the measure, from 1.
+        tied: whether a tie joins it to the note before.
+        confidence: score of the notehead in [0, 1].
+    """
+
+    pitch: Pitch
+    onset: Fraction
+    duration: Fraction
+    voice: int
+    box: Box
+    page: int
+    part: int
+    staff: int
+    measure: int
+    tied: bool
+    confidence: float
+
+
+@dataclass
+class Transcription(Score):
+    """A score that was read from pages.
+
+    Attributes:
+        symbols: the symbols of each page, in pixels of the page; `Note.symbol` is a position in them.
+    """
+
+    symbols: list[Detections] = field(default_factory=list)
+
+    @property
+    def notes(self) -> list[PlacedNote]:
+        """All notes in order of part, measure, voice and time."""
+        onsets = measure_onsets(self)
+        return [
+            PlacedNote(
+                note.pitch,
+                onsets[index] + chord.onset,
+                chord.duration,
+                chord.voice,
+                note.box,
+                measure.page,
+                number,
+                chord.staff,
+                measure.number,
+                note.tied_from,
+                note.confidence,
+            )
+            for number, part in enumerate(self.parts, start=1)
+            for index, measure in enumerate(part.measures)
+            for chord in measure.chords
+            for note in chord.notes
+        ]
+
+    @property
+    def message(self) -> str:
+        """Messages of the pages on one line, such as the reason why a page was not read."""
+        return "; ".join(f"{page.source or 'page'}: {page.message}" for page in self.pages if page.message)
+
+    def transposed(self, interval: Interval | int | str) -> Transcription:
+        """Return a copy whose written pitches and keys are transposed.
+
+        Args:
+            interval: an interval such as "M2" or "-P5", or a number of semitones.
+
+        Raises:
+            ValueError: the text is not an interval, or it is larger than three octaves.
+        """
+        result = copy.deepcopy(self)
+        transpose(result, interval)
+        return result
+
+    def to_musicxml(self, path: str | Path) -> None:
+        """Write MusicXML 4.0.
+
+        Raises:
+            ValueError: nothing was read.
+        """
+        self._check_notes()
+        write_musicxml(self, Path(path))
+
+    def to_mei(self, path: str | Path) -> None:
+        """Write MEI, converted by Verovio.
+
+        Raises:
+            ValueError: nothing was read.
+        """
+        self._check_notes()
+        write_mei(to_musicxml(self), Path(path))
+
+    def to_midi(self, path: str | Path, *, tempo: float = 100.0, repeats: bool = True) -> None:
+        """Write a MIDI file.
+
+        Args:
+            path: file to write.
+            tempo: quarter notes per minute, from 10 to 1000.
+            repeats: whether repeated sections are played as often as printed.
+
+        Raises:
+            ValueError: nothing was read, or the tempo is out of range.
+        """
+        self._check_notes()
+        write_midi(self, Path(path), tempo=tempo, repeats=repeats)
+
+    def to_json(self, path: str | Path) -> None:
+        """Write symbols, notes and measures with their boxes; also if nothing was read."""
+        write_score(self, Path(path), self.symbols)
+
+    def _check_notes(self) -> None:
+        if self.n_notes == 0:
+            raise ValueError(f"score: has no notes ({self.message or 'no pages'}); expected pages with notes")
+
+
+class ScoreReader:
+    """Reads pages of printed music.
+
+    Args:
+        detector: finds the symbols.
+
+    Example:
+        >>> import numpy as np
+        >>> from entourage import ScoreReader
+        >>> page = np.full((200, 900), 255, dtype=np.uint8)
+        >>> page[80:129:12, 50:850] = 0  # the five lines of a staff
+        >>> score = ScoreReader.load(device="cpu").read(page)
+        >>> score.notes, score.pages[0].message
+        ([], 'staves without notes')
+    """
+
+    def __init__(self, detector: Detector) -> None:
+        self.detector = detector
+
+    @classmethod
+    def load(cls, model: str | Path | None = None, device: str = "auto") -> ScoreReader:
+        """Return a reader with the detector of the package, or another one.
+
+        Args:
+            model: file of a detector, or the name of an included one; None: the default detector.
+            device: device to compute on.
+
+        Raises:
+            ValueError: there is no such detector or device.
+        """
+        return cls(Detector.load(model, device))
+
+    def read(self, pages: ImageInput | Sequence[ImageInput]) -> Transcription:
+        """Read the music of one or several pages as one score.
+
+        Args:
+            pages: an image or PDF file with all its pages, a PIL image, an array of uint8 of shape (h, w) or
+                (h, w, 3), or several of these in order.
+
+        Returns:
+            The score. The message of each of its pages says why a page was not read.
+
+        Raises:
+            ValueError: a page cannot be opened.
+        """
+        several = isinstance(pages, Sequence) and not isinstance(pages, str)
+        inputs: Iterable[ImageInput] = pages if several else [pages]  # type: ignore[assignment, list-item]
+        return join_pages([self.read_page(image, source) for image, source in _images(inputs)])
+
+    def read_page(self, image: GrayImage, source: str = "") -> PageReading:
+        """Read one page.
+
+        Args:
+            image: grayscale, dark ink on light paper, shape (h, w).
+            source: name of the page for messages.
+
+        Returns:
+            The music of the page.
+
+        Raises:
+            ValueError: the page would be too large at the scale of the detector.
+        """
+        page = find_upright(self.detector, image)
+        prepared = page.prepared
+        readings: list[SystemReading] = []
+        if prepared.image is not None:
+            _, readings = read_symbols(prepared.image, page.symbols)
+        reading = _on_input(page, readings)
+        straightened = prepared.angle if prepared.rotation is not None else 0.0
+        reading.info = PageInfo(source, *page.size, prepared.interline or 0.0, straightened, page.turned)
+        reading.info.message = _message(page, reading)
+        return reading
+
+
+def _images(inputs: Iterable[ImageInput]) -> Iterator[tuple[GrayImage, str]]:
+    for item in inputs:
+        if not isinstance(item, str | Path):
+            yield to_grayscale(item), ""
+            continue
+        for raw_page in read_pages(item):
+            if isinstance(raw_page, UnreadableImageError):
+                raise raw_page
+            yield raw_page.image, page_source(item, raw_page.number)
+
+
+def _message(page: UprightPage, reading: PageReading) -> str:
+    """Return the messages of a page: what was corrected, and why nothing was read."""
+    parts = [f"turned by {page.turned} degrees"] if page.turned else []
+    if page.prepared.message:
+        parts.append(page.prepared.message)
+    if page.prepared.image is not None and reading.n_notes == 0:
+        parts.append(_PERCUSSION if _is_percussion(page.symbols) else NO_NOTES)
+    return "; ".join(parts)
+
+
+def _is_percussion(symbols: Detections) -> bool:
+    """Return whether most clefs of a page are those of percussion."""
+    sure = symbols.select(symbols.scores >= SYMBOL_THRESHOLD)
+    clefs = [name for name in sure.names if "clef" in name.lower()]
+    return sum(name.startswith(_PERCUSSION_CLEF) for name in clefs) * 2 > len(clefs)
+
+
+def _on_input(page: UprightPage, readings: Sequence[SystemReading]) -> PageReading:
+    """Return what was read with all boxes in pixels of the input page and links from notes to symbols."""
+    info = PageInfo("", 0, 0, 0.0)
+    systems = []
+    for number, reading in enumerate(readings, start=1):
+        for measure in (measure for row in reading.parts for measure in row):
+            measure.system = number
+        systems.append(SystemMusic([len(group) for group in reading.system.groups], reading.parts))
+    result = PageReading(info, systems, Detections.empty(page.symbols.classes))
+    if page.prepared.image is None:
+        return result
+    measures = [measure for system in systems for row in system.parts for measure in row]
+    used = _link_symbols(measures, page.symbols)
+    _map_boxes(measures, page)
+    kept = torch.tensor([score >= SYMBOL_THRESHOLD for score in page.symbols.scores.tolist()], dtype=torch.bool)
+    kept[sorted(used)] = True
+    positions = (torch.cumsum(kept, 0) - 1).tolist()
+    for item in _items(measures):
+        if isinstance(item, Note | Chord) and item.symbol is not None:
+            item.symbol = positions[item.symbol]
+    result.symbols = symbols_on_input(page).select(kept)
+    return result
+
+
+def _items(measures: Iterable[Measure]) -> Iterator[Chord | Note | Direction]:
+    """Iterate over all that has a box of its own in measures."""
+    for measure in measures:
+        yield from measure.directions
+        for chord in measure.chords:
+            yield chord
+            yield from chord.notes
+
+
+def _link_symbols(measures: Iterable[Measure], symbols: Detections) -> set[int]:
+    """Set `symbol` of noteheads and rests to the position of the detection with their box; return the positions."""
+    position = {tuple(box): index for index, box in reversed(list(enumerate(symbols.boxes.tolist())))}
+    used = set()
+    for item in _items(measures):
+        if isinstance(item, Note) or (isinstance(item, Chord) and item.is_rest):
+            item.symbol = position.get(item.box)
+            if item.symbol is not None:
+                used.add(item.symbol)
+    return used
+
+
+def _map_boxes(measures: Sequence[Measure], page: UprightPage) -> None:
+    """Map all boxes of measures to the input page, in place."""
+    items = list(_items(measures))
+    boxes: list[Box] = [item.box for item in items]
+    boxes += [box for measure in measures for box in measure.boxes]
+    mapped = iter(_to_boxes(to_input_boxes(np.array(boxes, dtype=np.float64), page)))
+    for item in items:
+        item.box = next(mapped)
+    for measure in measures:
+        measure.boxes = [next(mapped) for _ in measure.boxes]
+
+
+def _to_boxes(array: NDArray[np.float64]) -> list[Box]:
+    return [(float(x0), float(y0), float(x1), float(y1)) for x0, y0, x1, y1 in array]
+
+
+def join_pages(pages: Sequence[PageReading], title: str = "") -> Transcription:
+    """Join the music of pages to one score.
+
+    Args:
+        pages: the pages in order; their measures become those of the score.
+        title: title of the piece, or "".
+
+    Returns:
+        The score. Its measures are numbered through all pages; signatures that a page repeats are left out.
+    """
+    systems: list[SystemMusic] = []
+    for number, page in enumerate(pages, start=1):
+        for index, system in enumerate(page.systems):
+            for row in system.parts:
+                for measure in row:
+                    measure.page = number
+                if index == 0 and number > 1 and row and row[0].key is None and row[0].clefs:
+                    row[0].key = 0  # each page is read by itself, and begins in C
+            systems.append(system)
+    parts = join_parts([_as_reading(system) for system in systems])
+    for part in parts:
+        _drop_repeated_signatures(part.measures)
+    return Transcription(parts, [page.info for page in pages], title, [page.symbols for page in pages])
+
+
+def _as_reading(system: SystemMusic) -> SystemReading:
+    """Return a system for `join_parts`, which needs the sizes of its groups and the measures."""
+    staves = iter(range(sum(system.sizes)))
+    groups = [tuple(next(staves) for _ in range(size)) for size in system.sizes]
+    spans = [Span(0.0, 0.0, None, [], []) for _ in system.parts[0]]
+    return SystemReading(System([], [], groups), spans, system.parts)
+
+
+def _drop_repeated_signatures(measures: Sequence[Measure]) -> None:
+    """Remove keys, metres and clefs at the beginning of a page that are valid already."""
+    key, meter = 0, None
+    clefs: dict[int, object] = {}
+    for index, measure in enumerate(measures):
+        if index and measure.key == key:
+            measure.key = None
+        if measure.meter is not None and measure.meter == meter:
+            measure.meter = None
+        key = key if measure.key is None else measure.key
+        meter = meter if measure.meter is None else measure.meter
+        kept = []
+        for staff, time, clef in sorted(measure.clefs, key=lambda item: item[1]):
+            if time > 0 or clefs.get(staff) != clef:
+                kept.append((staff, time, clef))
+            clefs[staff] = clef
+        measure.clefs = kept
