@@ -26,9 +26,7 @@ def read(
         str | None,
         typer.Option(help="Semitones such as -3, or an interval such as M2 or -P5.", show_default="as written"),
     ] = None,
-    tempo: Annotated[
-        float, typer.Option(min=10, max=1000, help="Quarter notes per minute of MIDI files.")
-    ] = 100.0,
+    tempo: Annotated[float, typer.Option(min=10, max=1000, help="Quarter notes per minute of MIDI files.")] = 100.0,
     model: Annotated[
         str | None, typer.Option(help="default, or a file from `entourage detect train`.", show_default="default")
     ] = None,

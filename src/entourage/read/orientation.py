@@ -14,6 +14,7 @@ from entourage.detect.preprocessing.reading import GrayImage
 
 Floats = NDArray[np.float64]
 
+
 @dataclass(frozen=True)
 class UprightPage:
     """A page turned so that its music is upright, with its symbols.

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing as mp
-import os
 import signal
 import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -297,7 +295,7 @@ def _write_document(document: Document, config: ReadConfig, records: PageRecords
     if score.n_notes:
         suffixes += ["musicxml", "mid", *(["mei"] if config.extra_format == "mei" else [])]
     files = {suffix: f"{document.name}.{suffix}" for suffix in suffixes}
-    records.reserve(document.name, files.values())
+    records.reserve(document.name, list(files.values()))
     paths = {suffix: config.out / file for suffix, file in files.items()}
     score.to_json(paths["json"])
     if score.n_notes:

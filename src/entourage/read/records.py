@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,9 +78,15 @@ class PageRecords:
         record = {"source": task.source, "file_state": file_state(task.file), **_from_reading(reading)}
         self._store.put(_key(task), record)
 
-    def reserve(self, name: str, files: Iterable[str]) -> None:
-        """Note the output files of a score before they are written, so that a later run can delete them."""
-        self._store.reserve(f"score {fingerprint(os.fsencode(name))}", files)
+    def reserve(self, name: str, files: Collection[str]) -> None:
+        """Note the output files of a score before they are written, so that a later run can delete them.
+
+        Files that an earlier run wrote for the score, and that are not among them, are deleted.
+        """
+        key = f"score {fingerprint(os.fsencode(name))}"
+        for file in set(self._store.reserved(key)) - set(files):
+            (self.out / file).unlink(missing_ok=True)
+        self._store.reserve(key, files)
 
     def restart(self) -> None:
         """Delete the results of an earlier run, and no other files."""

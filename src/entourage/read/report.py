@@ -89,7 +89,7 @@ class MeasureMark:
 
     @property
     def state(self) -> str:
-        """"marked", "unsure" or "sure"."""
+        """ "marked", "unsure" or "sure"."""
         return "marked" if self.problems else "unsure" if self.confidence < UNSURE else "sure"
 
 
@@ -141,7 +141,12 @@ def _entries(scores: Iterable[ReportScore], entries: Mapping[str, Any]) -> Itera
         pages = report_pages(item.score, room)
         room -= len(pages)
         marks = [mark for page in pages for mark in page.measures if mark.problems]
-        yield {**entries[item.name], "report_pages": pages, "marks": marks, "omitted": len(item.score.pages) - len(pages)}
+        yield {
+            **entries[item.name],
+            "report_pages": pages,
+            "marks": marks,
+            "omitted": len(item.score.pages) - len(pages),
+        }
 
 
 def report_pages(score: Transcription, limit: int = MAX_PAGES) -> list[ReportPage]:
@@ -160,12 +165,10 @@ def report_pages(score: Transcription, limit: int = MAX_PAGES) -> list[ReportPag
     engravings = _engrave(score, page_of) if score.n_notes and limit > 0 else {}
     pages = []
     for number, info in enumerate(score.pages[: max(0, limit)], start=1):
-        engraving = Markup(engravings.get(number, ""))  # noqa: S704 - made by Verovio from escaped XML
+        engraving = Markup(engravings.get(number, ""))
         picture = _picture(info.source)
         pages.append(
-            ReportPage(
-                info.source, info.message, info.width, info.height, picture, marks.get(number, []), engraving
-            )
+            ReportPage(info.source, info.message, info.width, info.height, picture, marks.get(number, []), engraving)
         )
     return pages
 

@@ -66,7 +66,7 @@ def parse_interval(text: str) -> Interval | int:
 def _interval(quality: str, number: int, sign: int) -> Interval | None:
     """Return an interval by its quality and number, or None if there is no such interval."""
     octaves, steps = divmod(number - 1, 7)
-    if number < 1 or (quality == "P") != (steps in _PERFECT) and quality in "PMm":
+    if number < 1 or ((quality == "P") != (steps in _PERFECT) and quality in "PMm"):
         return None
     if steps in _PERFECT:
         semitones = _PERFECT[steps] + {"P": 0, "A": 1, "d": -1}[quality]
@@ -130,7 +130,9 @@ def _within_keys(interval: Interval, key: int) -> Interval:
 def _transpose_measure(measure: Measure, interval: Interval, key: int) -> None:
     """Move the notes of a measure and write the accidentals that differ from the key or from earlier ones."""
     valid: dict[tuple[int, str, int], int] = {}
-    voices = {staff: {c.voice for c in measure.chords if c.staff == staff} for staff in {c.staff for c in measure.chords}}
+    voices = {
+        staff: {c.voice for c in measure.chords if c.staff == staff} for staff in {c.staff for c in measure.chords}
+    }
     for chord in sorted(measure.chords, key=lambda chord: (chord.onset, not chord.grace, chord.box[0])):
         for note in chord.notes:
             _transpose_note(note, chord, interval, key, valid)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 from dataclasses import dataclass
 from fractions import Fraction
@@ -17,7 +18,18 @@ _STACCATO = Fraction(1, 2)
 _PEDAL_CONTROL = 64
 _PERCUSSION = 9  # channel of percussion
 _VELOCITY = 80
-_VELOCITIES = {"pppp": 16, "ppp": 24, "pp": 36, "p": 50, "mp": 64, "mf": 80, "f": 96, "ff": 112, "fff": 122, "ffff": 127}
+_VELOCITIES = {
+    "pppp": 16,
+    "ppp": 24,
+    "pp": 36,
+    "p": 50,
+    "mp": 64,
+    "mf": 80,
+    "f": 96,
+    "ff": 112,
+    "fff": 122,
+    "ffff": 127,
+}
 _ACCENTS = {"fp": 96, "sf": 104, "sfz": 104, "fz": 104, "sffz": 112, "rf": 96, "rfz": 96}  # of one chord only
 _ACCENT = 16  # velocity that an accent adds
 
@@ -71,7 +83,7 @@ def to_midi(score: Score, *, tempo: float = 100.0, repeats: bool = True) -> byte
     """
     check_tempo(tempo)
     onsets = measure_onsets(score)
-    lengths = [end - start for start, end in zip(onsets[:-1], onsets[1:], strict=True)]
+    lengths = [end - start for start, end in itertools.pairwise(onsets)]
     order = playing_order(score.parts[0].measures) if repeats and score.parts else list(range(len(lengths)))
     starts = [Fraction(0)]
     for index in order:
@@ -150,7 +162,9 @@ def _passes(measures: list[Measure], start: int) -> int:
 
 def _named_passes(ending: str) -> list[int]:
     """Return the numbers of a volta bracket such as "1, 2"; at most 9."""
-    return [int(word) for word in ending.replace(",", " ").replace(".", " ").split() if word.isdigit() and int(word) < 10]
+    return [
+        int(word) for word in ending.replace(",", " ").replace(".", " ").split() if word.isdigit() and int(word) < 10
+    ]
 
 
 def _ticks(time: Fraction) -> int:

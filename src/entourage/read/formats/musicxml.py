@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable
 from fractions import Fraction
 from math import lcm
 from pathlib import Path
@@ -287,5 +286,3 @@ class _MeasureWriter:
                 ET.SubElement(kind, direction.kind)
         if self._n_staves > 1:
             ET.SubElement(node, "staff").text = str(direction.staff)
-
-

@@ -129,9 +129,9 @@ def from_json(kind: type[T], value: Any) -> T:
 
 def _decode(kind: Any, value: Any) -> Any:
     origin = get_origin(kind)
-    if dataclasses.is_dataclass(kind):
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         hints = _hints(kind)
-        return kind(**{name: _decode(hints[name], item) for name, item in value.items()})  # type: ignore[operator]
+        return kind(**{name: _decode(hints[name], item) for name, item in value.items()})
     if kind is Fraction:
         return Fraction(value).limit_denominator(_MAX_DENOMINATOR)
     if origin is list:
