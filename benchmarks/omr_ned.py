@@ -2,11 +2,12 @@
 
 python -m benchmarks.omr_ned PREDICTIONS TRUTHS [--without lyrics directions] [--jobs 2] [--timeout 600] [--json FILE]
 
-Both folders hold one MusicXML file (.musicxml, .xml or .mxl) per page under the same stem; the pages are those of TRUTHS.
+Both folders hold one MusicXML file (.musicxml, .xml or .mxl) per page under the same stem; the pages are those of
+TRUTHS.
 
 OMR-NED is the number of edits between two scores divided by the number of symbols of both, in percent: 0 is a perfect
-reading and 100 one without a common symbol. `--without` removes kinds of symbols from both scores; the names are those of
-musicdiff's `DetailLevel`. A page whose prediction is missing, unreadable, empty or too slow to compare counts 100.
+reading and 100 one without a common symbol. `--without` removes kinds of symbols from both scores; the names are those
+of musicdiff's `DetailLevel`. A page whose prediction is missing, unreadable, empty or too slow to compare counts 100.
 
 A note is right if its sounding pitch, its onset in the measure and its duration are those of the truth. Measures are
 aligned so that as many notes as possible are right, so a missing bar line costs its measures only. If the numbers of

@@ -35,8 +35,9 @@ def main() -> None:
     engraved = next(VerovioEngraver(size, MusicFont(FONT)).engrave(parse_score(to_musicxml(score), "read"))).image
     halves = [scaled(photo), scaled(crop(engraved))]
     height = max(half.shape[0] for half in halves)
-    padded = [cv2.copyMakeBorder(half, 0, height - half.shape[0], 0, 0, cv2.BORDER_CONSTANT, value=255) for half in halves]
-    picture = np.hstack([padded[0], np.full((height, GAP), 255, dtype=np.uint8), padded[1]])
+    picture = np.full((height, 2 * WIDTH + GAP), 255, dtype=np.uint8)
+    for half, left in zip(halves, (0, WIDTH + GAP), strict=True):
+        picture[: half.shape[0], left : left + WIDTH] = half
     with atomic_path(IMAGE) as temporary:
         temporary.write_bytes(cv2.imencode(".jpg", picture, [cv2.IMWRITE_JPEG_QUALITY, 80])[1].tobytes())
     print(f"{len(score.notes)} notes in {len(score.measures)} measures read: {IMAGE}")

@@ -1,7 +1,7 @@
 """Pages to measure reading on: excerpts of works that fill one page, engraved from the MusicXML that is their truth.
 
-Songs are those of the corpus that the shipped detector was not trained on; quartets come with music21. Works to choose by
-and works of the final figures are disjoint.
+Songs are those of the corpus that the shipped detector was not trained on; quartets come with music21. Works to choose
+by and works of the final figures are disjoint.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import pairwise
 from math import exp
 from typing import Literal
 
@@ -149,7 +150,7 @@ def _usual_length(spans: list[Span], layout: Layout) -> int | None:
         for staff in {event.staff for event in span.events}:
             voice = [event for event in span.events if event.staff == staff and not event.grace]
             xs = sorted(event.x for event in voice)
-            if voice and all(b - a > INTERLINE for a, b in zip(xs[:-1], xs[1:], strict=True)):
+            if voice and all(b - a > INTERLINE for a, b in pairwise(xs)):
                 if any(event.is_rest and event.value == "whole" for event in voice):
                     continue
                 lengths[sum(_printed_ticks(event) for event in voice)] += 1
@@ -289,12 +290,9 @@ def _home_staves(events: list[Event], index: dict[int, int]) -> list[int]:
 def _printed_tuplets(events: list[Event], glyphs: list[Glyph]) -> list[int]:
     """Return for each event the number of the printed tuplet that it may belong to, or 0."""
     found = [0] * len(events)
-    left, right = min((event.x for event in events), default=0.0), max((event.x for event in events), default=0.0)
     for glyph in glyphs:
         if not glyph.name.startswith("tuplet") or not glyph.name[-1].isdigit() or glyph.score < 0.3:
             continue
-        if not left - INTERLINE < glyph.x < right + 2 * INTERLINE:
-            continue  # of another measure
         number = int(glyph.name[-1])
         near = [
             (abs(event.x - glyph.x), i)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+
 from entourage.detect.options import INTERLINE
 from entourage.read.events import Event, Glyph, Head
 from entourage.read.layout import Layout, Mask
@@ -44,8 +46,8 @@ ORNAMENTS = {
     "ornamentTurn": "turn",
     "ornamentMordent": "inverted-mordent",
 }
-_DYNAMICS = {"p", "pp", "ppp", "pppp", "f", "ff", "fff", "ffff", "mp", "mf", "sf", "sfp", "sfpp", "fp", "rf", "rfz", "sfz"}
-_DYNAMICS |= {"sffz", "fz", "sfzp", "pf"}
+_DYNAMICS = {"p", "pp", "ppp", "pppp", "f", "ff", "fff", "ffff", "mp", "mf", "sf", "sfp", "sfpp", "fp", "rf"}
+_DYNAMICS |= {"rfz", "sfz", "sffz", "fz", "sfzp", "pf"}
 
 
 @dataclass
@@ -70,7 +72,8 @@ def attach(layout: Layout, reading: SystemReading, glyphs: Sequence[Glyph]) -> N
         glyphs: symbols of the page, best first.
     """
     near = [glyph for glyph in glyphs if _nearest_system(layout, glyph) is reading.system]
-    arcs = [_to_arc(glyph, layout.ink) for glyph in near if glyph.name in ("slur", "tie") and glyph.score > _MIN_ARC_SCORE]
+    curves = [glyph for glyph in near if glyph.name in ("slur", "tie") and glyph.score > _MIN_ARC_SCORE]
+    arcs = [_to_arc(glyph, layout.ink) for glyph in curves]
     _attach_arcs(_distinct_arcs(arcs), reading)
     _attach_marks(near, reading)
     _attach_tremolos(near, reading)
@@ -99,7 +102,7 @@ def _to_arc(glyph: Glyph, ink: Mask) -> _Arc:
 
 def _ink_height(ink: Mask, x0: float, x1: float, y0: float, y1: float) -> float:
     part = ink[max(0, int(y0)) : int(y1) + 1, max(0, int(x0)) : int(x1) + 1]
-    rows = part.any(axis=1).nonzero()[0]
+    rows = np.flatnonzero(part.any(axis=1))
     return float(max(0, int(y0)) + rows.mean()) if len(rows) else (y0 + y1) / 2
 
 
@@ -137,16 +140,19 @@ def _attach_arcs(arcs: list[_Arc], reading: SystemReading) -> None:
 
 def _attach_tie(arc: _Arc, notes: list[tuple[Event, Chord]], reading: SystemReading) -> bool:
     """Tie two notes of one pitch that an arc joins; return whether it is a tie."""
-    heads = [(event, chord, head, note) for event, chord in notes for head, note in _pairs(event, chord) if not chord.grace]
+    main = [(event, chord) for event, chord in notes if not chord.grace]
+    heads = [(event, chord, head, note) for event, chord in main for head, note in _pairs(event, chord)]
     before = [
         item
         for item in heads
-        if -1.2 * INTERLINE < arc.x0 - item[2].glyph.box[2] < 1.6 * INTERLINE and abs(item[2].glyph.y - arc.y0) < _TIE_HEIGHT
+        if -1.2 * INTERLINE < arc.x0 - item[2].glyph.box[2] < 1.6 * INTERLINE
+        and abs(item[2].glyph.y - arc.y0) < _TIE_HEIGHT
     ]
     after = [
         item
         for item in heads
-        if -1.2 * INTERLINE < item[2].glyph.box[0] - arc.x1 < 1.6 * INTERLINE and abs(item[2].glyph.y - arc.y1) < _TIE_HEIGHT
+        if -1.2 * INTERLINE < item[2].glyph.box[0] - arc.x1 < 1.6 * INTERLINE
+        and abs(item[2].glyph.y - arc.y1) < _TIE_HEIGHT
     ]
     matches = [
         (abs(a[2].glyph.y - arc.y0) + abs(b[2].glyph.y - arc.y1), a, b)
@@ -168,7 +174,7 @@ def _attach_tie(arc: _Arc, notes: list[tuple[Event, Chord]], reading: SystemRead
     return not before or not after
 
 
-def _adjacent(arc: _Arc, matches: list[tuple[float, object, object]], notes: list[tuple[Event, Chord]]) -> bool:
+def _adjacent(arc: _Arc, matches: Sequence[tuple[float, object, object]], notes: list[tuple[Event, Chord]]) -> bool:
     """Return whether no chord lies strictly between the ends of an arc: a slur over one pitch is a tie then."""
     between = [event for event, chord in notes if arc.x0 + 4 < event.x < arc.x1 - 4 and not chord.grace]
     return not between and bool(matches) and arc.score < 0.6
@@ -176,7 +182,8 @@ def _adjacent(arc: _Arc, matches: list[tuple[float, object, object]], notes: lis
 
 def _pairs(event: Event, chord: Chord) -> list[tuple[Head, Note]]:
     """Return the heads of an event with the notes that were made from them."""
-    return [(head, note) for head in event.heads for note in chord.notes if note.box == tuple(map(float, head.glyph.box))]
+    boxes = [(head, tuple(map(float, head.glyph.box))) for head in event.heads]
+    return [(head, note) for head, box in boxes for note in chord.notes if note.box == box]
 
 
 def _arc_chord(x: float, y: float, above: bool, notes: list[tuple[Event, Chord]], left: bool) -> Chord | None:
@@ -259,7 +266,10 @@ def _attach_arpeggios(glyphs: Iterable[Glyph], reading: SystemReading) -> None:
             overlap = min(event.box[3], glyph.box[3]) - max(event.box[1], glyph.box[1])
             if not chord.is_rest and -3 < gap < 3.5 * INTERLINE and overlap > 0:
                 others = [
-                    e.x for e, c, _, _ in reading.chords if not c.is_rest and glyph.box[2] - 3 < e.box[0] < event.box[0] - 6
+                    e.x
+                    for e, c, _, _ in reading.chords
+                    if not c.is_rest
+                    and glyph.box[2] - 3 < e.box[0] < event.box[0] - 6
                     and min(e.box[3], glyph.box[3]) > max(e.box[1], glyph.box[1])
                 ]
                 chord.arpeggio = not others
@@ -291,7 +301,9 @@ def _locate(x: float, staff: int, reading: SystemReading, after: bool = False) -
     number = next((m for m, span in enumerate(spans) if x < span.x1), len(spans) - 1)
     measure = reading.parts[group][number]
     columns = sorted(
-        (event.x, chord.onset) for event, chord, g, m in reading.chords if g == group and m == number and not chord.grace
+        (event.x, chord.onset)
+        for event, chord, g, m in reading.chords
+        if g == group and m == number and not chord.grace
     )
     local = reading.system.groups[group].index(staff) + 1
     if not columns:
@@ -311,7 +323,11 @@ def _attach_dynamics(glyphs: Iterable[Glyph], reading: SystemReading) -> None:
     words: list[list[Glyph]] = []
     for letter in sorted(distinct, key=lambda g: g.x):
         word = next(
-            (w for w in words if abs(w[-1].y - letter.y) < INTERLINE and letter.box[0] - w[-1].box[2] < _LETTER_GAP * 0.6),
+            (
+                w
+                for w in words
+                if abs(w[-1].y - letter.y) < INTERLINE and letter.box[0] - w[-1].box[2] < _LETTER_GAP * 0.6
+            ),
             None,
         )
         if word is None:

@@ -293,9 +293,9 @@ def _find_stems(glyphs: list[Glyph], heads: list[Head], ink: Mask) -> list[Stem]
         if head.kind in ("whole", "breve") or any(_side(head, stem) for stem in found):
             continue
         for x in (float(head.glyph.box[2]) - 1, float(head.glyph.box[0]) + 1):
-            stem = _stem_from_ink(ink, x, head.glyph.y)
-            if stem is not None and all(not _same_stem(stem, other) for other in found):
-                found.append(stem)
+            seen = _stem_from_ink(ink, x, head.glyph.y)
+            if seen is not None and all(not _same_stem(seen, other) for other in found):
+                found.append(seen)
     return found
 
 
@@ -307,7 +307,7 @@ def _same_stem(a: Stem, b: Stem) -> bool:
 def _trace_stem(ink: Mask, x: float, top: float, bottom: float) -> Stem:
     """Return a stem with its ends moved along its ink by at most an interline."""
     column = int(np.clip(round(x - 0.5), 1, ink.shape[1] - 2))
-    strip = ink[:, column - 1 : column + 2].any(axis=1)
+    strip: Mask = np.asarray(ink[:, column - 1 : column + 2].any(axis=1))
     low, high = int(max(0, top)), int(min(ink.shape[0] - 1, bottom))
     limit = round(INTERLINE)
     for _ in range(limit):
@@ -508,7 +508,7 @@ def _to_event(stem: Stem | None, heads: list[Head], glyphs: list[Glyph]) -> Even
     else:
         column, beams = float(np.median([head.glyph.x for head in heads])), 0
     values = {"black": ("quarter", "eighth", "16th", "32nd", "64th", "128th"), "half": ("half",)}
-    value = values[kind][min(beams, len(values[kind]) - 1)] if kind in values else {"whole": "whole", "breve": "breve"}[kind]
+    value = values[kind][min(beams, len(values[kind]) - 1)] if kind in values else kind
     staves = [head.staff for head in heads]
     staff = max(sorted(set(staves)), key=staves.count)
     slashed = small and any(g.name.startswith("graceNoteAcciaccatura") and _iou(g.box, box) > 0.1 for g in glyphs)

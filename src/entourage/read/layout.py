@@ -7,6 +7,7 @@ the columns that are dark from the top line of a staff to its bottom line and ar
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -196,11 +197,12 @@ def binarize(image: GrayImage, zoom: float = 1.0) -> Mask:
     return np.asarray(image < paper * (_DARK + (1 - _DARK) * darkest))
 
 
-def _boxes(detections: Detections, accept: object, threshold: float) -> Floats:
+def _boxes(detections: Detections, accept: Callable[[str], bool], threshold: float) -> Floats:
     """Return the boxes of the accepted classes with at least a score, shape (n, 4)."""
     names = detections.names
-    mask = np.array([accept(name) for name in names], dtype=bool) & (detections.scores.numpy() >= threshold)  # type: ignore[operator]
-    return detections.boxes.numpy()[mask].astype(np.float64)
+    accepted = np.array([accept(name) for name in names], dtype=np.bool_)
+    boxes = detections.boxes.numpy()[accepted & (detections.scores.numpy() >= threshold)]
+    return np.asarray(boxes, dtype=np.float64)
 
 
 def find_staves(image: GrayImage, detections: Detections) -> list[StaffLines]:
@@ -381,7 +383,8 @@ def _joined_at_left(above: StaffLines, below: StaffLines, ink: Mask) -> bool:
     left = max(above.left, below.left)
     if abs(above.left - below.left) > 6 * INTERLINE:
         return False
-    return _gap_coverage(above, below, ink, left - 2.5 * INTERLINE, left + 2.0 * INTERLINE).max(initial=0) >= 0.85
+    coverage = _gap_coverage(above, below, ink, left - 2.5 * INTERLINE, left + 2.0 * INTERLINE)
+    return bool(coverage.max(initial=0) >= 0.85)
 
 
 def _braced(above: StaffLines, below: StaffLines, braces: Floats) -> bool:
@@ -577,8 +580,8 @@ def _ends_at_lines(system: System, k: int, ink: Mask, x0: float, x1: float) -> b
     low, high = int(x0), max(int(x0) + 1, int(x1))
     top, bottom = round(staff.top(x0)), round(staff.bottom(x0))
     reach = 2 * _SPACE
-    above = ink[max(0, top - reach) : top - 1, low:high].any(axis=1)[::-1]
-    below = ink[bottom + 2 : bottom + 2 + reach, low:high].any(axis=1)
+    above: Mask = np.asarray(ink[max(0, top - reach) : top - 1, low:high].any(axis=1))[::-1]
+    below: Mask = np.asarray(ink[bottom + 2 : bottom + 2 + reach, low:high].any(axis=1))
     over_top, over_bottom = _run(above), _run(below)
     continues_up = k > 0 and _gap_coverage(system.staves[k - 1], staff, ink, x0 - 2, x1 + 2).max(initial=0) > 0.85
     next_staff = system.staves[k + 1] if k + 1 < len(system.staves) else None

@@ -31,6 +31,12 @@ class UprightPage:
     turned: int
     size: tuple[int, int]
 
+    @property
+    def straight(self) -> GrayImage:
+        """The turned and straightened page at the resolution of the input, shape (h, w)."""
+        rotation = self.prepared.rotation
+        return self.prepared.page if rotation is None else rotation.apply(self.prepared.page)
+
 
 def find_upright(detector: Detector, image: GrayImage) -> UprightPage:
     """Detect the symbols of a page, turned by 90, 180 or 270 degrees if its staves are not upright.

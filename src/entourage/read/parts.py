@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from entourage.read.assemble import SystemReading
 from entourage.read.score import Measure, Part
 
 
-def join_parts(systems: Sequence[SystemReading]) -> list[Part]:
+@dataclass
+class SystemMusic:
+    """The measures of a system.
+
+    Attributes:
+        sizes: number of staves of each group.
+        parts: measures of each group; all groups have the same number of measures.
+    """
+
+    sizes: list[int]
+    parts: list[list[Measure]]
+
+
+def join_parts(systems: Sequence[SystemMusic]) -> list[Part]:
     """Join the systems of a piece to parts.
 
     A part is continued by the group of staves at the same place from the bottom of the system with the same number of
@@ -23,23 +36,22 @@ def join_parts(systems: Sequence[SystemReading]) -> list[Part]:
     """
     if not systems:
         return []
-    reference = max(systems, key=lambda reading: (len(reading.system.groups), len(reading.system.staves)))
-    sizes = [len(group) for group in reference.system.groups]
+    sizes = max(systems, key=lambda system: (len(system.sizes), sum(system.sizes))).sizes
     parts = [Part(f"Part {k + 1}" if n == 1 else "Piano", n) for k, n in enumerate(sizes)]
     number = 1
-    for reading in systems:
-        chosen = _match_groups(sizes, [len(group) for group in reading.system.groups])
-        n_measures = len(reading.spans)
+    for system in systems:
+        chosen = _match_groups(sizes, system.sizes)
+        n_measures = len(system.parts[0])
         for k, part in enumerate(parts):
             group = chosen[k]
             for m in range(n_measures):
                 if group is None:
-                    template = next(row for row in reading.parts if row)[m]
+                    template = system.parts[0][m]
                     measure = Measure(0, template.length, key=template.key, meter=template.meter, right=template.right)
                     measure.new_system, measure.repeat_end = template.new_system, template.repeat_end
                     measure.repeat_start = template.repeat_start
                 else:
-                    measure = reading.parts[group][m]
+                    measure = system.parts[group][m]
                 measure.number = number + m
                 part.measures.append(measure)
         number += n_measures

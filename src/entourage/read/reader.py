@@ -16,13 +16,13 @@ from entourage.data.media import UnreadableImageError
 from entourage.detect import Detections, Detector
 from entourage.detect.preprocessing.prepare import ImageInput
 from entourage.detect.preprocessing.reading import GrayImage, page_source, read_pages, to_grayscale
-from entourage.read.assemble import Span, SystemReading, join_parts, read_symbols
+from entourage.read.assemble import SystemReading, read_symbols
 from entourage.read.formats.mei import write_mei
 from entourage.read.formats.midi import write_midi
 from entourage.read.formats.musicxml import to_musicxml, write_musicxml
 from entourage.read.formats.score_json import write_score
-from entourage.read.layout import System
 from entourage.read.orientation import UprightPage, find_upright, symbols_on_input, to_input_boxes
+from entourage.read.parts import SystemMusic, join_parts
 from entourage.read.score import Box, Chord, Direction, Measure, Note, PageInfo, Pitch, Score, measure_onsets
 from entourage.read.transpose import Interval, transpose
 
@@ -30,19 +30,6 @@ SYMBOL_THRESHOLD = 0.3  # minimum score of the symbols of a page that no note re
 NO_NOTES = "staves without notes"
 _PERCUSSION = "percussion staves, which are not read"
 _PERCUSSION_CLEF = "clefUnpitchedPercussion"
-
-
-@dataclass
-class SystemMusic:
-    """The measures of a system.
-
-    Attributes:
-        sizes: number of staves of each part.
-        parts: measures of each part; all parts have the same number of measures.
-    """
-
-    sizes: list[int]
-    parts: list[list[Measure]]
 
 
 @dataclass
@@ -256,7 +243,7 @@ class ScoreReader:
         prepared = page.prepared
         readings: list[SystemReading] = []
         if prepared.image is not None:
-            _, readings = read_symbols(prepared.image, page.symbols)
+            _, readings = read_symbols(prepared.image, page.symbols, page.straight)
         reading = _on_input(page, readings)
         straightened = prepared.angle if prepared.rotation is not None else 0.0
         reading.info = PageInfo(source, *page.size, prepared.interline or 0.0, straightened, page.turned)
@@ -372,18 +359,10 @@ def join_pages(pages: Sequence[PageReading], title: str = "") -> Transcription:
                 if index == 0 and number > 1 and row and row[0].key is None and row[0].clefs:
                     row[0].key = 0  # each page is read by itself, and begins in C
             systems.append(system)
-    parts = join_parts([_as_reading(system) for system in systems])
+    parts = join_parts(systems)
     for part in parts:
         _drop_repeated_signatures(part.measures)
     return Transcription(parts, [page.info for page in pages], title, [page.symbols for page in pages])
-
-
-def _as_reading(system: SystemMusic) -> SystemReading:
-    """Return a system for `join_parts`, which needs the sizes of its groups and the measures."""
-    staves = iter(range(sum(system.sizes)))
-    groups = [tuple(next(staves) for _ in range(size)) for size in system.sizes]
-    spans = [Span(0.0, 0.0, None, [], []) for _ in system.parts[0]]
-    return SystemReading(System([], [], groups), spans, system.parts)
 
 
 def _drop_repeated_signatures(measures: Sequence[Measure]) -> None:

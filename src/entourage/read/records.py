@@ -19,7 +19,8 @@ from entourage.detect.preprocessing.reading import page_source
 from entourage.io.files import read_json_object, write_json
 from entourage.io.fingerprint import fingerprint
 from entourage.read.formats.score_json import from_json, measures_from_json, symbols_to_list, to_json
-from entourage.read.reader import PageReading, SystemMusic
+from entourage.read.parts import SystemMusic
+from entourage.read.reader import PageReading
 from entourage.read.score import PageInfo
 from entourage.runs.directory import RunDirectory
 from entourage.runs.records import RecordStore

@@ -2,9 +2,10 @@
 
 Chords and rests are processed from left to right, column by column. A state of the search is the time of the column and
 the time at which each voice of each staff ends; a transition chooses a duration for every chord and rest of the column
-and the voice that continues with it. Every deviation from what is printed, and every time that a voice is silent without
-a rest, has a cost. Dynamic programming over the states finds the cheapest reading and the second cheapest. The search is
-exact as long as a column has no more than `_MAX_STATES` states of at most the cost bound, which is raised step by step.
+and the voice that continues with it. Every deviation from what is printed, and every time that a voice is silent
+without a rest, has a cost. Dynamic programming over the states finds the cheapest reading and the second cheapest. The
+search is exact as long as a column has no more than `_MAX_STATES` states of at most the cost bound, which is raised
+step by step.
 """
 
 from __future__ import annotations
@@ -205,21 +206,24 @@ def _search(measure: MeasureInput, columns: list[list[int]], bound: float) -> li
                         break
                     for ends, step, more in _place(measure, column, chosen, state, time):
                         total = base + more
-                        if total > bound or (length is not None and _overshoots(ends, length) and total + _LONG > bound):
+                        too_long = length is not None and _overshoots(ends, length)
+                        if total > bound or (too_long and total + _LONG > bound):
                             continue
                         _keep(following, _State(time, ends), paths, step, total - paths[0].cost)
         if len(following) > _MAX_STATES:
             best = sorted(following.items(), key=lambda item: item[1][0].cost)[:_MAX_STATES]
             following = dict(best)
         layer = following
-    finals = []
+    finals: list[tuple[float, _Path, int, str]] = []
     for state, paths in layer.items():
         for cost, target, problem in _finish(measure, state):
             finals.extend((path.cost + cost, path, target, problem) for path in paths if path.cost + cost <= bound)
     return sorted(finals, key=lambda item: item[0])
 
 
-def _keep(layer: dict[_State, list[_Path]], state: _State, paths: list[_Path], step: tuple[Placed, ...], cost: float) -> None:
+def _keep(
+    layer: dict[_State, list[_Path]], state: _State, paths: list[_Path], step: tuple[Placed, ...], cost: float
+) -> None:
     """Add the continuations of paths to a state, which keeps its two cheapest."""
     kept = layer.setdefault(state, [])
     for path in paths:
@@ -386,7 +390,8 @@ def _choices(measure: MeasureInput, i: int) -> list[Choice]:
         found.append(Choice(ticks, _VALUES[k], dots, None, cost + (_NO_TUPLET if number else 0.0)))
         ratio = ratios.get(number, (3, 2)) if number else (3, 2)
         if ticks * ratio[1] % ratio[0] == 0 and (number or _VALUES[k] in ("quarter", "eighth", "16th", "32nd")):
-            found.append(Choice(ticks * ratio[1] // ratio[0], _VALUES[k], dots, ratio, cost + (0.0 if number else _TUPLET)))
+            total = cost + (0.0 if number else _TUPLET)
+            found.append(Choice(ticks * ratio[1] // ratio[0], _VALUES[k], dots, ratio, total))
     found.append(Choice(0, event.value, event.dots, None, _DROP * event.confidence, dropped=True))
     return sorted(found, key=lambda choice: choice.cost)
 
