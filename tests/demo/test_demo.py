@@ -18,6 +18,7 @@ def test_the_demo_writes_a_report_and_prints_its_path(tmp_path: Path, monkeypatc
     monkeypatch.setattr("entourage.demo.composed_pages", list)
     detections = Section("detect: a section", "its lead")
     monkeypatch.setattr(music, "detect_section", lambda pages: detections)
+    monkeypatch.setattr(music, "read_section", lambda: Section("read: a section", "its lead"))
     modules = {"label": learning, "embed": learning, "cluster": learning, "engrave": music}
     for command, module in modules.items():
         section = Section(f"{command}: a section", "its lead")
@@ -26,7 +27,7 @@ def test_the_demo_writes_a_report_and_prints_its_path(tmp_path: Path, monkeypatc
     assert result.exit_code == 0
     assert result.output.strip() == f"The demo is in {tmp_path / 'demo' / 'report.html'}"
     html = (tmp_path / "demo" / "report.html").read_text()
-    positions = [html.index(f"{command}: a section") for command in (*modules, "detect")]
+    positions = [html.index(f"{command}: a section") for command in (*modules, "detect", "read")]
     assert positions == sorted(positions)
     (tmp_path / "run").mkdir()
     for name in ("config.json", "report.html"):

@@ -18,7 +18,7 @@ def demo(out: Annotated[Path, typer.Option(help="Folder for report.html.")] = Pa
         raise ValueError(f"{out}: contains {others[0]}, not written by the demo; expected an empty or a new folder")
     from entourage.cluster.models.network import shipped_networks
     from entourage.demo.learning import cluster_section, embed_section, label_section
-    from entourage.demo.music import detect_section, engrave_section
+    from entourage.demo.music import detect_section, engrave_section, read_section
     from entourage.detect.detector import shipped_detectors
     from entourage.report.page import write_page
 
@@ -26,7 +26,7 @@ def demo(out: Annotated[Path, typer.Option(help="Folder for report.html.")] = Pa
     if "points" in shipped_networks():
         sections.insert(2, cluster_section())
     if "default" in shipped_detectors():
-        sections.append(detect_section(composed_pages()))
+        sections += [detect_section(composed_pages()), read_section()]
     path = out / "report.html"
     write_page(path, "Entourage", "An example of each command, computed on this machine.", sections)
     typer.echo(f"The demo is in {path}")

@@ -1,12 +1,15 @@
-"""Sections of the demo for `engrave` and `detect`.
+"""Sections of the demo for `engrave`, `detect` and `read`.
 
 - engrave: two composed pages, engraved in two fonts, with their ground truth.
 - detect: detections of the included detector on composed pages, and their average precision.
+- read: a composed page next to the engraving of what was read from it, and the number of notes that are right.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from fractions import Fraction
 
 import cv2
 import numpy as np
@@ -25,6 +28,8 @@ from entourage.engrave.options import MusicFont, PageOptions
 from entourage.engrave.render.page import Page
 from entourage.engrave.scores.composer import compose
 from entourage.engrave.scores.parsing import parse_score
+from entourage.read.reader import ScoreReader, Transcription
+from entourage.read.report import engrave_pages
 from entourage.report.figures import raster_figure
 from entourage.report.page import Block, Section
 
@@ -101,3 +106,47 @@ def detect_section(pages: Sequence[GroundTruthPage], detector: Detector | None =
 def _average_precision(truth: Sequence[Detections], predicted: Sequence[Detections]) -> tuple[str, str]:
     means = average_precision(truth, predicted).means()
     return f"{100 * means['mAP']:.1f}", f"{100 * means['AP50']:.1f}"
+
+
+def read_section(reader: ScoreReader | None = None) -> Section:
+    """Read a composed page, also turned by 180 degrees, and compare the notes with the score it was engraved from.
+
+    Args:
+        reader: the reader; None: with the included detector.
+    """
+    reader = ScoreReader.load() if reader is None else reader
+    page = demo_page(1, _FONTS[0])
+    rows = [("page", "notes of the score", "notes read", "right", "measures that add up")]
+    truth = Counter(_notes_of(page))
+    scores = [reader.read(image) for image in (page.image, np.ascontiguousarray(page.image[::-1, ::-1]))]
+    for name, score in zip(("composed", "the same page upside down"), scores, strict=True):
+        read = Counter((str(note.pitch), note.onset, note.duration) for note in score.notes)
+        sound = sum(not measure.problem for measure in score.measures)
+        right = (truth & read).total()
+        rows.append((name, str(truth.total()), str(read.total()), str(right), f"{sound} of {len(score.measures)}"))
+    packed = cv2.imencode(".png", page.image, [cv2.IMWRITE_PNG_COMPRESSION, 9])[1].tobytes()
+    blocks = [
+        Block("The page", figure=raster_figure(packed, "png", page.image.shape[1], page.image.shape[0])),
+        Block("What was read from it, engraved", figure=_engraving(scores[0])),
+        Block(table=rows),
+    ]
+    lead = (
+        "A page was engraved from a composed score, read with the included detector, and engraved again from the "
+        "MusicXML. A note is right if its pitch, onset and duration are those of the score."
+    )
+    return Section("read: music from a page", lead, wide=blocks)
+
+
+def _notes_of(page: Page) -> list[tuple[str, Fraction, Fraction]]:
+    """Return pitch, onset and duration of the noteheads of an engraved page."""
+    heads = [s for s in page.symbols if s.label.startswith("notehead") and s.onset is not None]
+    return [(s.pitch, _fraction(s.onset), _fraction(s.duration)) for s in heads]
+
+
+def _fraction(time: float | None) -> Fraction:
+    return Fraction(time or 0).limit_denominator(10_000)
+
+
+def _engraving(score: Transcription) -> str:
+    """Return the engraving of a score of one page as an `<svg>` element; "" if nothing was read."""
+    return "".join(engrave_pages(score).values()) if score.n_notes else ""

@@ -84,7 +84,7 @@ def read_symbols(
     Args:
         image: grayscale, staff lines `INTERLINE` pixels apart, shape (h, w).
         detections: the symbols on it, in the same pixels.
-        page: the same page at a higher resolution, in which beams are counted.
+        page: the same page at a higher resolution, in which levels of beams are measured.
 
     Returns:
         The layout, and the measures of each system. Boxes are in the same pixels.
@@ -94,7 +94,7 @@ def read_symbols(
     beams = _beam_ink(layout, glyphs, image, page)
     spans = [_spans(layout, system, glyphs, beams) for system in layout.systems]
     context = _Context({})
-    context.ticks = _usual_length([span for row in spans for span in row], layout)
+    context.ticks = _most_frequent_length([span for row in spans for span in row], layout)
     readings = []
     for system, row in zip(layout.systems, spans, strict=True):
         reading = _read_system(system, row, glyphs, context)
@@ -143,7 +143,7 @@ def _join_bar(span: Span, bar: BarLine | None) -> None:
         span.bar = bar
 
 
-def _usual_length(spans: list[Span], layout: Layout) -> int | None:
+def _most_frequent_length(spans: list[Span], layout: Layout) -> int | None:
     """Return the most frequent length of the measures of a page that has no metre, in ticks, or None."""
     lengths: Counter[int] = Counter()
     for span in spans:

@@ -1,6 +1,6 @@
-"""Levels of beams, counted in the ink beside the free end of each stem.
+"""Levels of beams, measured in the ink next to the free end of each stem.
 
-Boxes of beams that lie one above the other overlap, so they do not tell how many there are. The ink does, at the
+Boxes of beams that lie one above the other overlap, so they do not show how many there are. The ink does, at the
 resolution of the page: at `INTERLINE` pixels between staff lines the gaps between thick beams close.
 """
 
@@ -25,14 +25,14 @@ _THINNEST, _THICKEST = 3.2, 9.4  # range of the thickness of one beam
 _WIDEST_GAP = 5.0
 _MIN_FRACTION = 0.55  # of the thickness of a beam: a thinner run is a staff line or a slur
 _MIN_RUNS = 20  # that the page must show before they are measured
-_OFFSETS = (4.0, 5.0, 6.0)  # distances from the stem at which beams are counted
+_OFFSETS = (4.0, 5.0, 6.0)  # distances from the stem at which beams are measured
 _SLOPE = 6  # pixels by which a beam may lie beyond the end of the stem there
 _MAX_SPACE = 7.0  # between beams; a run farther away is a slur or a notehead
 
 
 @dataclass(frozen=True)
 class BeamInk:
-    """Ink in which beams are counted. Lengths are in pixels of the layout, `INTERLINE` between staff lines.
+    """Ink in which beams are measured. Lengths are in pixels of the layout, `INTERLINE` between staff lines.
 
     Attributes:
         ink: ink of the page at its own resolution, shape (h, w).

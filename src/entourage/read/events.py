@@ -1,7 +1,7 @@
 """Noteheads, stems, beams, flags, dots and accidentals of a system, assembled to chords and rests by their geometry.
 
-Coordinates are pixels of a page whose staff lines are `INTERLINE` pixels apart. Levels of beams are counted in the ink
-beside the free end of each stem, because the boxes of beams that lie one above the other overlap.
+Coordinates are pixels of a page whose staff lines are `INTERLINE` pixels apart. Levels of beams are measured in the ink
+next to the free end of each stem, because the boxes of beams that lie one above the other overlap.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ def find_events(layout: Layout, system: System, glyphs: list[Glyph], beam_ink: B
         layout: the layout of the page.
         system: one of its systems.
         glyphs: the symbols of the page, best first.
-        beam_ink: where levels of beams are counted; without it, in the ink of the layout.
+        beam_ink: where levels of beams are measured; without it, in the ink of the layout.
 
     Returns:
         Chords and rests from left to right.
@@ -246,7 +246,7 @@ def _find_heads(system: System, ink: Mask, glyphs: list[Glyph]) -> list[Head]:
         staff = _nearest_staff(system, ink, glyph)
         exact = system.staves[staff].position(glyph.x, glyph.y)
         on_line = "OnLine" in glyph.name
-        # The class tells a line from a space more reliably than the centre of the box, unless the box is between.
+        # The class distinguishes lines from spaces more reliably than the centre of the box, unless the box is between.
         same = 2 * round(exact / 2) if on_line else 2 * round((exact - 1) / 2) + 1
         position = same if abs(same - exact) < 0.8 else round(exact)
         kinds = (("Black", "black"), ("Half", "half"), ("DoubleWhole", "breve"), ("Whole", "whole"))
@@ -283,7 +283,7 @@ def _ledger_fraction(staff: StaffLines, ink: Mask, glyph: Glyph, position: float
 
 
 def _find_stems(glyphs: list[Glyph], heads: list[Head], ink: Mask) -> list[Stem]:
-    """Return stems: those detected, lengthened to the ends of their ink, and those that the ink beside heads shows."""
+    """Return stems: those detected, lengthened to the ends of their ink, and those that the ink next to heads shows."""
     found: list[Stem] = []
     for glyph in (g for g in glyphs if g.name == "stem"):
         stem = _trace_stem(ink, glyph.x, float(glyph.box[1]), float(glyph.box[3]))

@@ -28,7 +28,7 @@ HALF = 2.0 * INTERLINE  # from the middle line to the outer lines
 _STEP = 16  # pixels between the columns at which a staff is traced
 _WINDOW = 40  # pixels of a window in which the lines are located
 _NARROW_WINDOW = 7  # the same at the ends of a staff
-_MIN_END_CONTRAST = 0.4  # fraction of the usual contrast at which a staff still continues
+_MIN_END_CONTRAST = 0.4  # fraction of the mean contrast at which a staff still continues
 _SEARCH = 12  # pixels above and below the expected position
 _MAX_DRIFT = 3  # pixels per step
 _BEND = 4.0  # grey values that a course loses by drifting one pixel in a step; four times as many by two
@@ -390,8 +390,8 @@ def _joined_at_left(above: StaffLines, below: StaffLines, ink: Mask) -> bool:
 def _braced(above: StaffLines, below: StaffLines, braces: Floats) -> bool:
     """Return whether a brace at the left end reaches from one staff to the other."""
     for x0, y0, x1, y1 in braces:
-        beside = abs((x0 + x1) / 2 - above.left) < 4 * INTERLINE
-        if beside and y0 < above.y(above.left) and y1 > below.y(below.left):
+        is_near = abs((x0 + x1) / 2 - above.left) < 4 * INTERLINE
+        if is_near and y0 < above.y(above.left) and y1 > below.y(below.left):
             return True
     return False
 

@@ -41,7 +41,7 @@ class UprightPage:
 def find_upright(detector: Detector, image: GrayImage) -> UprightPage:
     """Detect the symbols of a page, turned by 90, 180 or 270 degrees if its staves are not upright.
 
-    A page on its side has staves only if it is turned; on a page upside down, the clefs tell. The turned page is
+    A page on its side has staves only if it is turned; a page upside down shows by its clefs. The turned page is
     prepared again, so that the result is the same as for a page that was upright.
 
     Args:

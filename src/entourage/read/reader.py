@@ -59,7 +59,7 @@ class PlacedNote:
 
     Attributes:
         pitch: written pitch.
-        onset: quarter notes from the beginning of the piece, repeats not counted.
+        onset: quarter notes from the beginning of the piece, without repeats.
         duration: quarter notes; 0 for grace notes.
         voice: voice of the part, from 1.
         box: notehead in pixels of the page: x0, y0, x1, y1.

@@ -20,7 +20,7 @@ from entourage.detect.preprocessing.reading import GrayImage, read_page, scaled_
 from entourage.io.files import write_text
 from entourage.read.formats.musicxml import to_musicxml
 from entourage.read.reader import Transcription
-from entourage.read.score import Box, Measure
+from entourage.read.score import Box, Measure, Score
 from entourage.report.page import pluralize
 
 MAX_PAGES = 24  # pages with pictures in a report; each takes about half a megabyte
@@ -135,11 +135,11 @@ def write_report(path: Path, scores: Iterable[ReportScore], summary: Mapping[str
 
 
 def _entries(scores: Iterable[ReportScore], entries: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the values of the template for each score; pages are counted through all scores."""
-    room = MAX_PAGES
+    """Yield the values of the template for each score; the limit of pages applies to all scores together."""
+    remaining = MAX_PAGES
     for item in scores:
-        pages = report_pages(item.score, room)
-        room -= len(pages)
+        pages = report_pages(item.score, remaining)
+        remaining -= len(pages)
         marks = [mark for page in pages for mark in page.measures if mark.problems]
         yield {
             **entries[item.name],
@@ -161,8 +161,7 @@ def report_pages(score: Transcription, limit: int = MAX_PAGES) -> list[ReportPag
         column = [(part.name, part.measures[index]) for part in score.parts]
         if mark := _mark(index, column):
             marks.setdefault(column[0][1].page, []).append(mark)
-    page_of = [measure.page for measure in score.parts[0].measures] if score.parts else []
-    engravings = _engrave(score, page_of) if score.n_notes and limit > 0 else {}
+    engravings = engrave_pages(score) if score.n_notes and limit > 0 else {}
     pages = []
     for number, info in enumerate(score.pages[: max(0, limit)], start=1):
         engraving = Markup(engravings.get(number, ""))
@@ -213,8 +212,16 @@ def image_data_uri(image: GrayImage) -> str:
     return "data:image/jpeg;base64," + base64.b64encode(jpeg).decode("ascii")
 
 
-def _engrave(score: Transcription, page_of: list[int]) -> dict[int, str]:
-    """Return the engraving of each page of a score as an `<svg>` element; its measures have the attribute data-m."""
+def engrave_pages(score: Score) -> dict[int, str]:
+    """Engrave a score with the line and page breaks of the pages it was read from.
+
+    Args:
+        score: the music; it has at least one measure.
+
+    Returns:
+        For each page with music, from 1, an `<svg>` element; the attribute data-m of its measures is their position in
+        the score.
+    """
     import verovio  # a compiled library that only reports need
 
     verovio.enableLog(verovio.LOG_OFF)
@@ -222,6 +229,7 @@ def _engrave(score: Transcription, page_of: list[int]) -> dict[int, str]:
     toolkit.setOptions(_VEROVIO)
     if not toolkit.loadData(to_musicxml(score)):
         return {}
+    page_of = [measure.page for measure in score.parts[0].measures]
     engravings: dict[int, str] = {}
     index = 0
     for number in range(1, toolkit.getPageCount() + 1):

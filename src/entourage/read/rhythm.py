@@ -35,13 +35,13 @@ _WRONG_STEM = 0.6  # the upper of two voices has its stems down, or the lower on
 _SHORT_VOICE = 0.6  # a further voice ends before the measure does
 _SHORT = 2.5  # the first voice of a staff does
 _LONG = 5.0  # a voice ends after the measure
-_BEAM = 1.3  # one beam or flag more or less than counted
+_BEAM = 1.3  # one beam or flag more or less than measured
 _DOT = 1.6  # a dot more than detected
 _NO_DOT = 1.0  # a dot less
 _VALUE = 2.2  # quarter notes and half notes mistaken for each other
 _TUPLET = 0.55  # each note of a triplet that has no printed 3
-_NO_TUPLET = 0.8  # each note that a printed 3 seems to belong to, but that is none of a triplet
-_DROP = 3.0  # a symbol that is none, times its score
+_NO_TUPLET = 0.8  # each note that a printed 3 seems to belong to, but that is not in a triplet
+_DROP = 3.0  # a detection that is not a symbol, times its score
 _SHIFT = 0.3  # two columns side by side begin together
 _SPACING = 0.12  # factor of the logarithm by which the distance of columns deviates from their time
 

@@ -1,6 +1,6 @@
 """The music of a page or piece: parts, measures, chords and rests with their places on the page.
 
-Times are fractions of a quarter note, counted from the beginning of the measure. Boxes are in pixels of the input page.
+Times are fractions of a quarter note from the beginning of the measure. Boxes are in pixels of the input page.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ class Measure:
         key: number of sharps (positive) or flats (negative) of a printed key signature, or None.
         meter: number of beats, their value, and "" or "common" or "cut", of a printed metre, or None.
         boxes: measure on the page, one box for each staff.
-        page, system: position in the piece, both from 1; the system is counted on its page.
+        page, system: position in the piece, both from 1; the system is numbered on its page.
         new_system: whether it is the first of its system.
         left, right: style of its bar lines in MusicXML's names ("regular", "light-light", "light-heavy", "dashed").
         repeat_start, repeat_end: whether a repeated section starts or ends here.

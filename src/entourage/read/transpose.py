@@ -102,8 +102,8 @@ def _spell(semitones: int, score: Score) -> Interval:
     """Return the interval of a number of semitones whose keys have the fewest signs; ties: the common name."""
     keys = [measure.key for measure in score.measures if measure.key is not None] or [0]
     octaves, rest = divmod(semitones, 12)
-    usual = Interval(_STEPS_OF_SEMITONES[rest] + 7 * octaves, semitones)
-    choices = [usual, replace(usual, steps=usual.steps + 1), replace(usual, steps=usual.steps - 1)]
+    common = Interval(_STEPS_OF_SEMITONES[rest] + 7 * octaves, semitones)
+    choices = [common, replace(common, steps=common.steps + 1), replace(common, steps=common.steps - 1)]
     return min(choices, key=lambda choice: max(abs(key + choice.fifths) for key in keys))
 
 

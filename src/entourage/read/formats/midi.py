@@ -216,14 +216,14 @@ def _part_track(part: Part, channel: int, order: list[int], starts: list[Fractio
     events: list[Event] = [(0, 0, _meta(0x03, part.name.encode("utf-8"))), (0, 1, bytes([0xC0 | channel, 0]))]
     tones: list[_Tone] = []
     sounding: dict[int, _Tone] = {}  # notes whose tie waits for its second note
-    loudness = _VELOCITY
+    running = _VELOCITY
     for index, start in zip(order, starts, strict=False):
         measure = part.measures[index]
-        changes = _loudness_changes(measure)
+        changes = _velocity_changes(measure)
         for chord in sorted(measure.chords, key=lambda chord: (chord.onset, not chord.grace)):
-            velocity = _velocity_at(changes, chord.onset, loudness)
+            velocity = _velocity_at(changes, chord.onset, running)
             _add_chord(tones, sounding, measure, chord, start, velocity)
-        loudness = _velocity_at([change for change in changes if change[2]], measure.length, loudness)
+        running = _velocity_at([change for change in changes if change[2]], measure.length, running)
         for direction in measure.directions:
             if direction.kind == "pedal":
                 value = 127 if direction.value == "start" else 0
@@ -237,7 +237,7 @@ def _part_track(part: Part, channel: int, order: list[int], starts: list[Fractio
     return _track(events, end)
 
 
-def _loudness_changes(measure: Measure) -> list[tuple[Fraction, int, bool]]:
+def _velocity_changes(measure: Measure) -> list[tuple[Fraction, int, bool]]:
     """Return the dynamics of a measure: onset, velocity, and whether it stays for the notes after its own."""
     found = []
     for direction in sorted(measure.directions, key=lambda direction: direction.onset):
