@@ -86,7 +86,7 @@ def test_a_folder_may_have_any_name(name: str, images: Path, monkeypatch: pytest
 
 
 def test_usage_lines_omit_the_hidden_command_name() -> None:
-    for arguments in (["label"], ["label", "-h"], ["label", "photos", "-h"], ["label", "photos"]):
+    for arguments in (["label"], ["label", "-h"], ["label", "photos", "-h"], ["label", "photos", "--x"]):
         output = CliRunner().invoke(app, arguments).output
         assert re.search(r"Usage: \S+ label \[OPTIONS\]", output)
     assert "write ./predict or ./run" in " ".join(CliRunner().invoke(app, ["label", "-h"]).output.split())

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from sklearn.datasets import load_digits
 
 from entourage.demo.learning import one_label_per_class
 from entourage.label import GraphTransduction
-from entourage.label.active_learning import contradicted_labels, suggest_labels
+from entourage.label.active_learning import Strategy, _Walks, contradicted_labels, select_items, suggest_labels
 
 
 def two_groups(seed: int = 0) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -81,3 +82,43 @@ def test_only_a_wrong_given_label_is_contradicted() -> None:
     y = np.repeat([0, 1], 40)
     y[5] = 1
     assert contradicted_labels(GraphTransduction().fit(X, y)).tolist() == [5]
+
+
+@pytest.mark.parametrize("strategy", get_args(Strategy))
+def test_selected_items_are_distinct_and_not_excluded(strategy: Strategy) -> None:
+    X, y = two_groups()
+    model = GraphTransduction().fit(X, y)
+    excluded = np.arange(80) % 2 == 0
+    found = [i for i, _ in select_items(model.graph_, excluded, model.confidence_, 60, strategy)]
+    assert sorted(found) == np.flatnonzero(~excluded).tolist()
+
+
+@pytest.mark.parametrize("strategy", ["coverage", "mixed"])
+def test_coverage_selects_one_item_per_group(strategy: Strategy) -> None:
+    X, y = two_groups()
+    model = GraphTransduction(n_neighbors=5).fit(X, y)
+    nothing, unknown = np.zeros(80, dtype=bool), np.zeros(80)
+    found = [i for i, _ in select_items(model.graph_, nothing, unknown, 6, strategy)]
+    assert {i < 40 for i in found} == {True, False}
+    neighbours = [set(model.graph_[i].indices) for i in found]
+    assert not any(a & {j} for a, j in zip(neighbours, found[1:], strict=False))
+
+
+def test_covered_is_the_probability_of_two_step_walks_relative_to_the_largest() -> None:
+    X, y = two_groups()
+    w = GraphTransduction(n_neighbors=5).fit(X, y).graph_
+    walk = w.toarray() / w.toarray().sum(axis=1, keepdims=True)
+    expected = (walk @ walk)[:, [3, 50]].T
+    expected[[0, 1], [3, 50]] = 0
+    walks = _Walks(w)
+    items = np.array([3, 50])
+    covered = walks.covered(items).toarray()
+    np.testing.assert_allclose(covered, expected / expected.max(axis=1, keepdims=True), atol=1e-5)
+    np.testing.assert_allclose(walks.uncovered(items), (1 - covered).prod(axis=0), atol=1e-4)
+
+
+def test_an_unknown_strategy_raises() -> None:
+    X, y = two_groups()
+    model = GraphTransduction().fit(X, y)
+    with pytest.raises(ValueError, match=r"strategy.*expected.*least_confident"):
+        select_items(model.graph_, model.labelled_mask_, model.confidence_, 3, "best")  # type: ignore[arg-type]

@@ -12,6 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from entourage.cli.common import MAX_SEED, Device, report_skipped, resumable, skipped_items
 from entourage.cli.config import ConfigFile, config_option, config_values, field_types
+from entourage.cli.serve import Browser, Port
 
 if TYPE_CHECKING:
     from entourage.label.pipeline import LabelConfig
@@ -50,8 +51,16 @@ def label(
         Path,
         typer.Argument(metavar="SOURCE", help="A folder of images, or features as .npy, .npz, .csv or .parquet."),
     ],
-    labels: Annotated[Path, typer.Option(help="CSV file with the columns item,label: the known labels.")],
-    out: Annotated[Path, typer.Option(help="Folder for labels.csv, report.html and summary.json.")],
+    labels: Annotated[
+        Path | None,
+        typer.Option(help="CSV file with the columns item,label: the known labels.", show_default="none, with --serve"),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for labels.csv, report.html and summary.json.", show_default="SOURCE-labels, with --serve"
+        ),
+    ] = None,
     prior: Annotated[
         Path | None, typer.Option(help="CSV file: item, then a column per class; 0 excludes the class.")
     ] = None,
@@ -84,6 +93,9 @@ def label(
     ] = None,
     config: Annotated[ConfigFile | None, config_option("entourage.label.pipeline:LabelConfig")] = None,
     device: Device = "auto",
+    serve: Annotated[bool, typer.Option("--serve", help="Label in the browser, from no labels on.")] = False,
+    port: Port = None,
+    browser: Browser = True,
 ) -> None:
     """Label a data set from a few labels, and train a classifier on it.
 
@@ -97,6 +109,11 @@ def label(
         raise ValueError(f"{', '.join(flags)}: only for training; expected --train as well")
     if backbone is not None and source.is_file():
         raise ValueError(f"--backbone {backbone}: only for images, but {source} holds features; expected no backbone")
+    if serve and (train or prior is not None):
+        raise ValueError("--serve: given with --train or --prior; expected these without --serve, afterwards")
+    if not serve and (labels is None or out is None):
+        missing = " and ".join(flag for flag, value in (("--labels", labels), ("--out", out)) if value is None)
+        raise ValueError(f"{missing}: missing; expected --labels and --out, or --serve")
     from entourage.label.pipeline import label_source
     from entourage.report.page import pluralize
 
@@ -106,21 +123,25 @@ def label(
         n_neighbors,
         arguments if train else None,
         source=source,
-        labels=labels,
-        out=out,
+        labels=labels or Path("known.csv"),
+        out=out or Path(f"{source.resolve().stem}-labels"),
         prior=prior,
         balance=balance,
         backbone=backbone or _BACKBONE,
         device=device,
     )
+    if serve:
+        _label_in_browser(options, labels, port, browser)
+        return
     with resumable(train):  # labelling alone starts again each time
         summary = label_source(options)
     confidence = "" if summary["mean_confidence"] is None else f", mean confidence {summary['mean_confidence']:.0%}"
-    typer.echo(
-        f"{pluralize(summary['given'], 'labels')} given, {summary['found']} found{confidence}: {out / 'report.html'}"
-    )
+    report = options.out / "report.html"
+    typer.echo(f"{pluralize(summary['given'], 'labels')} given, {summary['found']} found{confidence}: {report}")
     if train:
-        typer.echo(f"a classifier of {len(summary['classifier']['classes'])} classes: {out / 'classifier.safetensors'}")
+        typer.echo(
+            f"a classifier of {len(summary['classifier']['classes'])} classes: {options.out / 'classifier.safetensors'}"
+        )
     report_skipped(skipped_items(summary))
 
 
@@ -151,6 +172,22 @@ def predict(
     if out is not None:
         typer.echo(f"{pluralize(len(predictions.indices), 'images')} classified: {out}")
     report_skipped(predictions.failures)
+
+
+def _label_in_browser(options: LabelConfig, labels: Path | None, port: int | None, browser: bool) -> None:
+    from entourage.serve.labelling.session import SessionConfig
+    from entourage.serve.server import ServeOptions, serve_labelling
+
+    config = SessionConfig(
+        options.source,
+        options.out,
+        labels,
+        transduction=options.transduction,
+        backbone=options.backbone,
+        metric=options.metric,
+        device=options.device,
+    )
+    serve_labelling(config, ServeOptions(port, browser, log=typer.echo))
 
 
 def _flag(name: str, value: Any) -> str:

@@ -19,6 +19,7 @@ from entourage.cli.embed import embed
 from entourage.cli.engrave import app as engrave
 from entourage.cli.label import app as label_app
 from entourage.cli.read import read
+from entourage.cli.serve import serve
 from entourage.demo import demo
 
 # click's UsageError: typer exports only its subclass, and newer versions include their own copy of click
@@ -36,6 +37,7 @@ app.add_typer(cluster, name="cluster")
 app.add_typer(engrave, name="engrave")
 app.add_typer(detect, name="detect")
 app.command()(read)
+app.command()(serve)
 app.command()(demo)
 
 

@@ -332,9 +332,22 @@ def warm_start(x: Tensor, w: Tensor, labelled: Tensor, steps: int) -> Tensor:
     """
     if steps == 0 or not labelled.any():
         return x
-    reached = diffuse(w, x * labelled[:, None], steps)
+    biased = bias_to_labels(x, diffuse(w, x * labelled[:, None], steps), x[labelled].sum(dim=0))
+    return torch.where(labelled[:, None], x, biased)
+
+
+def bias_to_labels(x: Tensor, reached: Tensor, label_counts: Tensor) -> Tensor:
+    """Bias distributions towards labels that were diffused by `diffuse`; see `warm_start`.
+
+    Args:
+        x: initial distributions, shape (n, m).
+        reached: diffused labels, shape (n, m), non-negative, at least one positive value.
+        label_counts: number of labels of each class, shape (m,), at least one positive value.
+
+    Returns:
+        Distributions, shape (n, m); rows that no label reaches are unchanged. Costs O(n m).
+    """
     reached = reached / reached.sum(dim=0).clamp_min(torch.finfo(reached.dtype).tiny).sqrt()
-    labels = x[labelled].sum(dim=0)  # (m,), number of labels per class
-    weight = WALK_WEIGHT / (labels.sum() / (labels > 0).sum()).sqrt()
+    weight = WALK_WEIGHT / (label_counts.sum() / (label_counts > 0).sum()).sqrt()
     biased = x * (1 + weight * reached / reached.mean())
-    return torch.where(labelled[:, None], x, biased / biased.sum(dim=1, keepdim=True))
+    return biased / biased.sum(dim=1, keepdim=True)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from entourage.label.targets import Floats
-from entourage.label.transduction import GraphTransduction, random_walk_step
+from entourage.label.transduction import GraphTransduction
+from entourage.validation import check_choice
+
+Strategy = Literal["random", "least_confident", "uncertain_region", "coverage", "mixed"]
 
 MIN_GAIN = 0.05  # minimum summed uncertainty of a neighbourhood for a suggestion
 
@@ -42,25 +47,129 @@ def suggest_labels(model: GraphTransduction, n_suggestions: int = 12) -> list[Su
     Returns:
         Suggestions, best first. Costs O(n_suggestions nnz(W)).
     """
-    w = model.graph_
-    adjacency = w.astype(bool).astype(np.float32)
-    labelled = model.labelled_mask_
-    uncertainty = np.where(labelled, 0, 1 - model.confidence_).astype(np.float64)
-    chosen: list[Suggestion] = []
-    for _ in range(min(n_suggestions, int((~labelled).sum()))):
-        gain = np.asarray(adjacency @ uncertainty) + uncertainty
-        gain[labelled] = -1
-        gain[[s.index for s in chosen]] = -1
+    chosen = select_items(
+        model.graph_, model.labelled_mask_, model.confidence_, n_suggestions, "uncertain_region", min_gain=MIN_GAIN
+    )
+    return [Suggestion(index, gain, _reason(model, index)) for index, gain in chosen]
+
+
+def select_items(
+    w: sparse.csr_matrix,
+    excluded: NDArray[np.bool_],
+    confidence: Floats,
+    n_items: int,
+    strategy: Strategy = "coverage",
+    *,
+    seed: int = 0,
+    min_gain: float = -np.inf,
+) -> list[tuple[int, float]]:
+    """Select the items to label next; `experiments/label_suggestions.py` compares the strategies.
+
+    Args:
+        w: similarities, shape (n, n), symmetric.
+        excluded: mask of the items that are labelled or must not be selected, shape (n,).
+        confidence: confidence of the present labels, shape (n,); 0 where there is no label.
+        n_items: maximum number of items.
+        strategy: "random"; "least_confident"; "uncertain_region": many uncertain neighbours, one item from each
+            neighbourhood; "coverage": many neighbours that are far from all excluded items, one from each
+            neighbourhood; "mixed": "coverage" and "uncertain_region" in turn.
+        seed: random seed of "random".
+        min_gain: stop at items of less gain.
+
+    Returns:
+        Indices and gains, best first. Costs O(n_items nnz(w)), and two walks from each excluded item for "coverage".
+
+    Raises:
+        ValueError: the strategy does not exist.
+    """
+    check_choice("strategy", strategy, Strategy)
+    n_items = min(n_items, int((~excluded).sum()))
+    if strategy == "random":
+        order = np.random.default_rng(seed).permutation(np.flatnonzero(~excluded))[:n_items]
+        return [(int(index), 0.0) for index in order]
+    uncertainty = np.where(excluded, 0, 1 - confidence).astype(np.float64)
+    if strategy == "least_confident":
+        order = np.argsort(np.where(excluded, -1, uncertainty), kind="stable")[::-1][:n_items]
+        return [(int(index), float(uncertainty[index])) for index in order if uncertainty[index] >= min_gain]
+    walks = _Walks(w)
+    if strategy == "uncertain_region":
+        return _select_regions(walks, [uncertainty], excluded, n_items, min_gain)
+    uncovered = np.where(excluded, 0, walks.uncovered(np.flatnonzero(excluded)))
+    weights = [uncovered] if strategy == "coverage" else [uncovered, uncertainty]
+    return _select_regions(walks, weights, excluded, n_items, min_gain)
+
+
+def select_representatives(features: NDArray[Any], n_items: int, *, seed: int = 0, n_sample: int = 4000) -> list[int]:
+    """Select one item of each region before there is a graph: those nearest to the centres of k-means on a sample.
+
+    Args:
+        features: shape (n, d).
+        n_items: maximum number of items.
+        seed: random seed of the sample.
+        n_sample: maximum number of items that are read.
+
+    Returns:
+        Distinct indices, items of the largest regions first.
+    """
+    sample = np.random.default_rng(seed).permutation(len(features))[:n_sample]
+    points = np.asarray(features[sample], dtype=np.float32)
+    centres = points[: min(n_items, len(points))].copy()  # (k, d)
+    for _ in range(5):
+        distance = (centres**2).sum(axis=1) - 2 * points @ centres.T  # (n, k), up to a constant per row
+        nearest = distance.argmin(axis=1)
+        for region in np.unique(nearest):
+            centres[region] = points[nearest == region].mean(axis=0)
+    distance = (centres**2).sum(axis=1) - 2 * points @ centres.T + (points**2).sum(axis=1, keepdims=True)
+    sizes = np.bincount(distance.argmin(axis=1), minlength=len(centres))
+    order = np.argsort(-sizes, kind="stable")
+    return list(dict.fromkeys(int(sample[distance[:, region].argmin()]) for region in order if sizes[region]))
+
+
+class _Walks:
+    """Two-step walks from single items; each costs the size of a neighbourhood, not that of the graph."""
+
+    def __init__(self, w: sparse.csr_matrix) -> None:
+        degree = np.asarray(w.sum(axis=1)).ravel()
+        self.graph, self.per_degree = w, 1 / np.where(degree > 0, degree, 1)
+        self.adjacency = sparse.csr_matrix((np.ones(w.nnz, dtype=np.float32), w.indices, w.indptr), w.shape)
+
+    def covered(self, items: NDArray[np.int64]) -> sparse.csr_matrix:
+        """Return for each item the probability that walks to it reach it, relative to the largest, shape (k, n)."""
+        first = sparse.csr_matrix(self.graph[items].multiply(self.per_degree))
+        second = sparse.csr_matrix((first @ self.graph).multiply(self.per_degree))
+        second.data[second.indices == np.repeat(items, np.diff(second.indptr))] = 0
+        largest = second.max(axis=1).toarray()
+        return sparse.csr_matrix(second.multiply(1 / np.maximum(largest, np.finfo(np.float32).tiny)))
+
+    def uncovered(self, items: NDArray[np.int64]) -> Floats:
+        """Return the product of 1 - covered over items, shape (n,), in blocks of items."""
+        logarithm = np.zeros(self.graph.shape[0])
+        for block in np.array_split(items, max(1, len(items) // 1024)):
+            covered = self.covered(block)
+            covered.data = np.log1p(-covered.data.clip(max=1 - 1e-6))
+            logarithm += np.asarray(covered.sum(axis=0)).ravel()
+        return np.asarray(np.exp(logarithm))
+
+
+def _select_regions(
+    walks: _Walks, weights: list[Floats], excluded: NDArray[np.bool_], n_items: int, min_gain: float
+) -> list[tuple[int, float]]:
+    """Select items of the largest summed weight of their neighbourhoods; several kinds of weights take turns."""
+    turn = int(excluded.sum())  # of the item, also if one is selected at a time
+    weights, candidates = [weight.copy() for weight in weights], ~excluded
+    chosen: list[tuple[int, float]] = []
+    while len(chosen) < n_items:
+        weight = weights[(turn + len(chosen)) % len(weights)]
+        gain = np.where(candidates, walks.adjacency @ weight + weight, -np.inf)
         best = int(gain.argmax())
-        if gain[best] < MIN_GAIN:
+        if gain[best] < min_gain:
             break
-        chosen.append(Suggestion(best, float(gain[best]), _reason(model, best)))
-        indicator = np.zeros((w.shape[0], 1), dtype=np.float32)
-        indicator[best] = 1
-        covered = random_walk_step(w, random_walk_step(w, indicator)).ravel()
-        covered[best] = 0
-        uncertainty *= 1 - covered / max(covered.max(), np.finfo(np.float32).tiny)
-        uncertainty[best] = 0
+        chosen.append((best, float(gain[best])))
+        candidates[best] = False
+        covered = walks.covered(np.array([best]))
+        for weight in weights:
+            weight[covered.indices] *= 1 - covered.data
+            weight[best] = 0
     return chosen
 
 

@@ -108,6 +108,28 @@ def label_source(config: LabelConfig) -> dict[str, Any]:
     else:
         with _timed(seconds, "decide"), status(f"Labelling {len(items.names)} items", config.progress):
             model = _transduce(config, items)
+    return write_results(config, items, model, seconds, trained)
+
+
+def write_results(
+    config: LabelConfig,
+    items: Items,
+    model: GraphTransduction,
+    seconds: dict[str, float],
+    trained: LabelAugmenter | None = None,
+) -> dict[str, Any]:
+    """Write `labels.csv`, `report.html` and `summary.json`, and the classifier if one was trained.
+
+    Args:
+        config: the output folder, and the inputs and options that the summary lists.
+        items: the items.
+        model: the model, fitted to the items.
+        seconds: duration of each earlier step; that of the report is added.
+        trained: the training of the classifier, or None.
+
+    Returns:
+        The content of `summary.json`.
+    """
     with _timed(seconds, "show"), status("Writing the report", config.progress):
         suggestions = suggest_labels(model, config.suggestions)
         sections = labelling_sections(items, model, suggestions)

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from entourage.runs.directory import lock_directory
+from entourage.serve.app import build_app, report_routes
+from entourage.serve.labelling.session import SessionConfig
+from entourage.serve.server import HOST, ServeOptions, bind, serve_directory, serve_labelling
+
+OPTIONS = ServeOptions(port=0, browser=False)
+
+
+def test_only_this_machine_is_bound() -> None:
+    with bind(0) as listener:
+        address, port = listener.getsockname()
+        assert address == HOST
+        with pytest.raises(ValueError, match=f"--port: {port} .*expected"):
+            bind(port)
+
+
+def test_the_command_prints_its_address_and_serves_until_it_is_stopped(source: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "entourage", "label", str(source), "--serve", "--out", str(tmp_path / "labelled")]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        [*command, "--port", "0", "--no-browser"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline().decode().strip()
+        match = re.fullmatch(r"(http://127\.0\.0\.1:\d+/)\?token=([\w-]{32})", line)
+        assert match, line
+        request = urllib.request.Request(f"{match[1]}api/state", headers={"authorization": f"Bearer {match[2]}"})
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            assert json.load(answer)["title"] == "features.npz"
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=20)
+        assert b"Traceback" not in errors
+    finally:
+        process.kill()
+        process.communicate()
+    recorded = json.loads((tmp_path / "labelled" / "serve" / "session.json").read_text())
+    assert recorded["source"] == str(source)
+
+
+def test_a_folder_is_open_once(source: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    (out / "serve").mkdir(parents=True)
+    with lock_directory(out, out / "serve"), pytest.raises(ValueError, match=r"out: another process"):
+        serve_labelling(SessionConfig(source, out), OPTIONS)
+
+
+def test_sources_outside_must_be_confirmed(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "summary.json").write_text(json.dumps({"made_by": "label", "source": str(tmp_path / "photos")}))
+    asked: list[Path] = []
+
+    def refuse(source: Path) -> bool:
+        asked.append(source)
+        return False
+
+    with pytest.raises(ValueError, match=r"expected --source .*photos"):
+        serve_directory(tmp_path / "run", OPTIONS, confirm=refuse)
+    assert asked == [tmp_path / "photos"]
+    with pytest.raises(ValueError, match=r"photos: no such file or folder"):
+        serve_directory(tmp_path / "run", OPTIONS, confirm=lambda source: True)
+
+
+def test_other_runs_without_a_report_raise(tmp_path: Path) -> None:
+    (tmp_path / "summary.json").write_text(json.dumps({"made_by": "cluster run"}))
+    with pytest.raises(ValueError, match=r"cluster run.*expected a labelling"):
+        serve_directory(tmp_path, OPTIONS)
+    with pytest.raises(ValueError, match=r"--source.*expected no source"):
+        serve_directory(tmp_path, OPTIONS, source=tmp_path)
+
+
+def test_reports_are_shown_without_scripts(tmp_path: Path) -> None:
+    (tmp_path / "report.html").write_text("<script>alert(1)</script>")
+    client = TestClient(build_app(report_routes(tmp_path / "report.html"), "report.html"))
+    assert "api/report" in client.get("/").text
+    answer = client.get("/api/report")
+    assert answer.headers["content-security-policy"].startswith("sandbox; default-src 'none'")
+    (tmp_path / "report.html").unlink()
+    assert client.get("/api/report").status_code == 400
