@@ -3,12 +3,17 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test test-browser lint bench clean
 demo: $(VENV)/dev
 	$(BIN)/entourage demo --out demo
 
 test: $(VENV)/dev
 	$(BIN)/pytest -n auto --dist worksteal
+
+# The page of `entourage serve` in Debian's Chromium; SCREENSHOTS=docs/images also stores the pictures of docs/serve.md.
+test-browser: $(VENV)/browser
+	command -v chromium chromium-browser google-chrome || apt-get install --yes --quiet chromium
+	ENTOURAGE_TESTS=browser $(BIN)/pytest tests/serve/test_browser.py
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .
@@ -26,10 +31,10 @@ bench: $(VENV)/bench
 clean:
 	rm -rf $(VENV) demo build dist
 
-# The files .venv/dev and .venv/bench mark what is installed; if pyproject.toml or constraints.txt changes, make installs again.
+# The files .venv/dev, .venv/bench and .venv/browser mark what is installed; if pyproject.toml or constraints.txt changes, make installs again.
 $(VENV)/%: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev$(if $(filter bench,$*),$(comma)bench)]"
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev$(if $(filter-out dev,$*),$(comma)$*)]"
 	touch $@
 
 comma := ,

@@ -96,8 +96,8 @@ def _epoch(
 
 def _limited(step: torch.Tensor) -> torch.Tensor:
     """Shorten steps, shape (k, 2), to `MAX_STEP`."""
-    length = torch.linalg.vector_norm(step, dim=1, keepdim=True)
-    return step * (MAX_STEP / length.clamp_min(MAX_STEP))
+    length = step.square().sum(dim=1, keepdim=True).sqrt()
+    return step * length.clamp_min(MAX_STEP).reciprocal() * MAX_STEP
 
 
 def _digest_row(digest: str) -> NDArray[np.float32]:

@@ -1,0 +1,262 @@
+"""The page in Chromium, with the keyboard alone, in both themes and in a narrow window; also makes the pictures of the
+documentation: `SCREENSHOTS=docs/images make test-browser`."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image, ImageDraw
+
+pytestmark = pytest.mark.browser
+if "browser" not in os.environ.get("ENTOURAGE_TESTS", ""):
+    pytest.skip("runs in `make test-browser`", allow_module_level=True)
+sync_api = pytest.importorskip("playwright.sync_api")
+
+SHAPES = ("circle", "square", "bars")
+FLAGS = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist"]
+READY = "window.entourage.session.state.phase === 'ready'"
+PLAYED = "(({playedVersion, version}) => playedVersion === version)(window.entourage.session.state)"
+SCREENSHOTS = os.environ.get("SCREENSHOTS")
+
+
+def draw(shape: str, seed: int) -> Image.Image:
+    """Draw a shape with random size, place and colour."""
+    generator = np.random.default_rng(seed)
+    image = Image.new("RGB", (160, 160), tuple(generator.integers(205, 256, 3).tolist()))
+    pen = ImageDraw.Draw(image)
+    left, top = generator.integers(15, 50, 2).tolist()
+    side, color = int(generator.integers(60, 90)), tuple(generator.integers(0, 150, 3).tolist())
+    if shape == "circle":
+        pen.ellipse((left, top, left + side, top + side), fill=color)
+    elif shape == "square":
+        pen.rectangle((left, top, left + side, top + side), fill=color)
+    else:
+        for offset in range(0, side, 18):
+            pen.rectangle((left, top + offset, left + side, top + offset + 8), fill=color)
+    return image
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of 90 drawings of three shapes; one has a name that is HTML."""
+    folder = tmp_path_factory.mktemp("browser") / "shapes"
+    folder.mkdir()
+    for number in range(90):
+        shape = SHAPES[number % 3]
+        draw(shape, number).save(folder / f"{shape}-{number:02d}.png")
+    draw("circle", 99).save(folder / "<img src=x onerror=alert(1)>.png")
+    return folder
+
+
+@pytest.fixture
+def address(photos: Path, tmp_path: Path) -> Iterator[str]:
+    """The address of a running server."""
+    command = [sys.executable, "-m", "entourage", "label", str(photos), "--serve", "--out", str(tmp_path / "labelled")]
+    command += ["--port", "0", "--no-browser"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    yield process.stdout.readline().strip()
+    process.terminate()
+    process.communicate(timeout=30)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium of the system; Playwright's own cannot be downloaded everywhere."""
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if path is None:
+        pytest.skip("Chromium is not installed")
+    with sync_api.sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def page(browser: Any, address: str) -> Iterator[Any]:
+    """The page, whose graph is ready; the test fails if a script does."""
+    context = browser.new_context(viewport={"width": 1200, "height": 800}, reduced_motion="reduce")
+    opened = context.new_page()
+    problems: list[str] = []
+    opened.on("pageerror", lambda error: problems.append(str(error)))
+    opened.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+    opened.on("dialog", lambda dialog: dialog.accept())
+    opened.goto(address)
+    opened.wait_for_function(READY, timeout=120_000)
+    yield opened
+    context.close()
+    assert [problem for problem in problems if "409" not in problem] == []
+
+
+def current(page: Any) -> str:
+    return str(page.locator(".stage .name").inner_text())
+
+
+def label_with_keys(page: Any, count: int) -> None:
+    """Label items by their names, with keys alone."""
+    for _ in range(count):
+        shape = re.match("[a-z]+", current(page))
+        name = "none of these" if shape is None else shape[0]
+        names = page.evaluate("window.entourage.session.state.classes.map((one) => one.name)")
+        version = page.evaluate("window.entourage.session.state.version")
+        if shape is None:
+            page.keyboard.press("0")
+        elif name in names:
+            page.keyboard.press(page.evaluate("(name) => window.entourage.session.keyOf(name)", name))
+        else:
+            page.keyboard.press("/")
+            page.keyboard.type(name)
+            page.keyboard.press("Enter")
+        page.wait_for_function("(version) => window.entourage.session.state.version > version", arg=version)
+    page.wait_for_function(PLAYED)
+
+
+def known(tmp_path: Path) -> dict[str, str]:
+    with (tmp_path / "labelled" / "known.csv").open(newline="", encoding="utf-8") as stream:
+        return {row["item"]: row["label"] for row in csv.DictReader(stream)}
+
+
+def picture(page: Any, name: str) -> None:
+    """Store a picture for the documentation."""
+    if SCREENSHOTS:
+        page.wait_for_timeout(500)
+        page.screenshot(path=Path(SCREENSHOTS) / f"{name}.png")
+
+
+def test_labelling_with_the_keyboard_alone(page: Any, tmp_path: Path) -> None:
+    label_with_keys(page, 9)
+    labels = known(tmp_path)
+    assert len(labels) == 9
+    assert all(label in ("none of these", item.split("-")[0]) for item, label in labels.items())
+    rows = page.locator("#classes li")
+    assert rows.count() == 3
+    picture(page, "serve-label")
+    first = current(page)
+    page.keyboard.press("Space")
+    assert current(page) != first
+    page.keyboard.press("Backspace")
+    page.wait_for_function("window.entourage.session.state.skipped === 0")
+    for left in (8, 7):
+        page.keyboard.press("Backspace")
+        page.wait_for_function("(left) => window.entourage.session.state.labelled === left", arg=left)
+    assert len(known(tmp_path)) == 7
+
+
+def test_accepting_a_class_and_taking_items_out(page: Any, tmp_path: Path) -> None:
+    label_with_keys(page, 8)
+    page.keyboard.press("PageDown")
+    page.locator("#grid-kind").select_option("found")
+    page.locator("#grid-class").select_option("square")
+    page.wait_for_function("window.entourage.views.items.items.every((item) => item.label === 'square' && !item.given)")
+    count = page.locator(".grid button").count()
+    assert count > 10
+    picture(page, "serve-items")
+    first = page.locator(".grid button").first
+    first.click()
+    assert first.get_attribute("aria-pressed") == "true"
+    before = len(known(tmp_path))
+    page.keyboard.press("Enter")
+    page.wait_for_function("(n) => window.entourage.session.state.labelled === n", arg=before + count - 1)
+    assert len(known(tmp_path)) == before + count - 1
+    page.keyboard.press("Backspace")
+    page.wait_for_function("(n) => window.entourage.session.state.labelled === n", arg=before)
+
+
+def test_search_by_name_and_export(page: Any, tmp_path: Path) -> None:
+    label_with_keys(page, 4)
+    page.locator("#tab-items").click()
+    page.locator("#grid-query").fill("<IMG")
+    page.wait_for_function("window.entourage.views.items.count === 1")
+    assert page.locator(".grid img").count() == 1
+    page.locator("#export").click()
+    page.get_by_text("labels.csv").wait_for()
+    assert (tmp_path / "labelled" / "labels.csv").is_file()
+
+
+def test_classes_are_renamed_and_merged(page: Any, tmp_path: Path) -> None:
+    label_with_keys(page, 6)
+    page.evaluate("window.prompt = (question, name) => 'circle'")
+    page.locator("#classes").get_by_label("Rename or merge square").click()
+    page.wait_for_function("!window.entourage.session.state.classes.some((one) => one.name === 'square')")
+    assert "square" not in known(tmp_path).values()
+
+
+def test_the_lasso_selects_what_is_visible(page: Any, tmp_path: Path) -> None:
+    label_with_keys(page, 6)
+    page.locator("#tab-map").click()
+    page.wait_for_function("window.entourage.views.map.codes?.length === 91")
+    page.wait_for_timeout(300)
+    picture(page, "serve-map")
+    box = page.locator(".map canvas").first.bounding_box()
+    corners = [(0.01, 0.01), (0.99, 0.01), (0.99, 0.99), (0.01, 0.99)]
+    points = [(box["x"] + u * box["width"], box["y"] + v * box["height"]) for u, v in corners]
+    page.keyboard.down("Shift")
+    page.mouse.move(*points[0])
+    page.mouse.down()
+    for x, y in points[1:]:
+        page.mouse.move(x, y, steps=5)
+    page.mouse.up()
+    page.keyboard.up("Shift")
+    page.wait_for_function("window.entourage.views.map.selected.length > 80")
+    given = known(tmp_path)
+    page.keyboard.press("1")
+    page.wait_for_function("window.entourage.session.state.labelled > 80")
+    after = known(tmp_path)
+    assert all(after[item] == label for item, label in given.items())
+    page.keyboard.press("Backspace")
+    page.wait_for_function("(n) => window.entourage.session.state.labelled === n", arg=len(given))
+
+
+def test_two_pages_see_each_other(page: Any, tmp_path: Path) -> None:
+    label_with_keys(page, 3)
+    other = page.context.new_page()
+    other.goto(page.url)
+    other.wait_for_function("window.entourage.session.state.labelled === 3")
+    other.wait_for_selector(".stage img")
+    label_with_keys(other, 1)
+    page.wait_for_function("window.entourage.session.state.labelled === 4")
+    assert len(known(tmp_path)) == 4
+
+
+def test_dark_theme_and_narrow_window(page: Any) -> None:
+    label_with_keys(page, 5)
+    page.locator("#theme").click()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(22, 24, 27)"
+    page.set_viewport_size({"width": 420, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    picture(page, "serve-narrow")
+    page.locator("#tab-map").click()
+    page.wait_for_function("window.entourage.views.map.codes?.length === 91")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_every_control_has_a_name_for_screen_readers(page: Any) -> None:
+    label_with_keys(page, 3)
+    nameless = """[...document.querySelectorAll("button, input, select, canvas[role], img")].filter((element) =>
+      !(element.getAttribute("aria-label") || element.title || element.textContent.trim() || element.alt
+        || element.labels?.length || element.querySelector?.("img[alt]"))).map((element) => element.outerHTML)"""
+    for tab in ("label", "items", "map"):
+        page.locator(f"#tab-{tab}").click()
+        page.wait_for_timeout(300)
+        assert page.evaluate(nameless) == []
+    assert page.locator("[role=tab][aria-selected=true]").count() == 1
+    page.keyboard.press("?")
+    assert page.get_by_role("dialog", name="Keys").is_visible()
+
+
+def test_an_address_without_the_token_shows_how_to_get_one(browser: Any, address: str) -> None:
+    context = browser.new_context()
+    opened = context.new_page()
+    opened.goto(address.partition("?")[0])
+    opened.get_by_text("Open the address with the token").wait_for()
+    context.close()
