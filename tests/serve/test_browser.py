@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -92,10 +93,18 @@ def page(browser: Any, address: str) -> Iterator[Any]:
     opened.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
     opened.on("dialog", lambda dialog: dialog.accept())
     opened.goto(address)
-    opened.wait_for_function(READY, timeout=120_000)
+    until(opened, READY, seconds=120)
     yield opened
     context.close()
     assert [problem for problem in problems if "409" not in problem] == []
+
+
+def until(page: Any, expression: str, argument: Any = None, *, seconds: float = 30) -> None:
+    """Wait for an expression; Playwright's own function evaluates text in the page, which the page forbids."""
+    end = time.monotonic() + seconds
+    while not page.evaluate(expression, argument):
+        assert time.monotonic() < end, f"timeout: {expression}"
+        page.wait_for_timeout(20)
 
 
 def current(page: Any) -> str:
@@ -117,8 +126,8 @@ def label_with_keys(page: Any, count: int) -> None:
             page.keyboard.press("/")
             page.keyboard.type(name)
             page.keyboard.press("Enter")
-        page.wait_for_function("(version) => window.entourage.session.state.version > version", arg=version)
-    page.wait_for_function(PLAYED)
+        until(page, "(version) => window.entourage.session.state.version > version", version)
+    until(page, PLAYED)
 
 
 def known(tmp_path: Path) -> dict[str, str]:
@@ -145,10 +154,10 @@ def test_labelling_with_the_keyboard_alone(page: Any, tmp_path: Path) -> None:
     page.keyboard.press("Space")
     assert current(page) != first
     page.keyboard.press("Backspace")
-    page.wait_for_function("window.entourage.session.state.skipped === 0")
+    until(page, "window.entourage.session.state.skipped === 0")
     for left in (8, 7):
         page.keyboard.press("Backspace")
-        page.wait_for_function("(left) => window.entourage.session.state.labelled === left", arg=left)
+        until(page, "(left) => window.entourage.session.state.labelled === left", left)
     assert len(known(tmp_path)) == 7
 
 
@@ -157,7 +166,7 @@ def test_accepting_a_class_and_taking_items_out(page: Any, tmp_path: Path) -> No
     page.keyboard.press("PageDown")
     page.locator("#grid-kind").select_option("found")
     page.locator("#grid-class").select_option("square")
-    page.wait_for_function("window.entourage.views.items.items.every((item) => item.label === 'square' && !item.given)")
+    until(page, "window.entourage.views.items.items.every((item) => item.label === 'square' && !item.given)")
     count = page.locator(".grid button").count()
     assert count > 10
     picture(page, "serve-items")
@@ -166,17 +175,17 @@ def test_accepting_a_class_and_taking_items_out(page: Any, tmp_path: Path) -> No
     assert first.get_attribute("aria-pressed") == "true"
     before = len(known(tmp_path))
     page.keyboard.press("Enter")
-    page.wait_for_function("(n) => window.entourage.session.state.labelled === n", arg=before + count - 1)
+    until(page, "(n) => window.entourage.session.state.labelled === n", before + count - 1)
     assert len(known(tmp_path)) == before + count - 1
     page.keyboard.press("Backspace")
-    page.wait_for_function("(n) => window.entourage.session.state.labelled === n", arg=before)
+    until(page, "(n) => window.entourage.session.state.labelled === n", before)
 
 
 def test_search_by_name_and_export(page: Any, tmp_path: Path) -> None:
     label_with_keys(page, 4)
     page.locator("#tab-items").click()
     page.locator("#grid-query").fill("<IMG")
-    page.wait_for_function("window.entourage.views.items.count === 1")
+    until(page, "window.entourage.views.items.count === 1")
     assert page.locator(".grid img").count() == 1
     page.locator("#export").click()
     page.get_by_text("labels.csv").wait_for()
@@ -187,14 +196,14 @@ def test_classes_are_renamed_and_merged(page: Any, tmp_path: Path) -> None:
     label_with_keys(page, 6)
     page.evaluate("window.prompt = (question, name) => 'circle'")
     page.locator("#classes").get_by_label("Rename or merge square").click()
-    page.wait_for_function("!window.entourage.session.state.classes.some((one) => one.name === 'square')")
+    until(page, "!window.entourage.session.state.classes.some((one) => one.name === 'square')")
     assert "square" not in known(tmp_path).values()
 
 
 def test_the_lasso_selects_what_is_visible(page: Any, tmp_path: Path) -> None:
     label_with_keys(page, 6)
     page.locator("#tab-map").click()
-    page.wait_for_function("window.entourage.views.map.codes?.length === 91")
+    until(page, "window.entourage.views.map.codes?.length === 91")
     page.wait_for_timeout(300)
     picture(page, "serve-map")
     box = page.locator(".map canvas").first.bounding_box()
@@ -207,24 +216,24 @@ def test_the_lasso_selects_what_is_visible(page: Any, tmp_path: Path) -> None:
         page.mouse.move(x, y, steps=5)
     page.mouse.up()
     page.keyboard.up("Shift")
-    page.wait_for_function("window.entourage.views.map.selected.length > 80")
+    until(page, "window.entourage.views.map.selected.length > 80")
     given = known(tmp_path)
     page.keyboard.press("1")
-    page.wait_for_function("window.entourage.session.state.labelled > 80")
+    until(page, "window.entourage.session.state.labelled > 80")
     after = known(tmp_path)
     assert all(after[item] == label for item, label in given.items())
     page.keyboard.press("Backspace")
-    page.wait_for_function("(n) => window.entourage.session.state.labelled === n", arg=len(given))
+    until(page, "(n) => window.entourage.session.state.labelled === n", len(given))
 
 
 def test_two_pages_see_each_other(page: Any, tmp_path: Path) -> None:
     label_with_keys(page, 3)
     other = page.context.new_page()
     other.goto(page.url)
-    other.wait_for_function("window.entourage.session.state.labelled === 3")
+    until(other, "window.entourage.session.state.labelled === 3")
     other.wait_for_selector(".stage img")
     label_with_keys(other, 1)
-    page.wait_for_function("window.entourage.session.state.labelled === 4")
+    until(page, "window.entourage.session.state.labelled === 4")
     assert len(known(tmp_path)) == 4
 
 
@@ -236,7 +245,7 @@ def test_dark_theme_and_narrow_window(page: Any) -> None:
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     picture(page, "serve-narrow")
     page.locator("#tab-map").click()
-    page.wait_for_function("window.entourage.views.map.codes?.length === 91")
+    until(page, "window.entourage.views.map.codes?.length === 91")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
