@@ -263,7 +263,7 @@ def _list_labels(detections: Detections, class_list: ClassSet, numbers: Mapping[
 
 
 def _list_words(detections: Detections, class_list: ClassSet, numbers: Mapping[str, int]) -> list[Word]:
-    """Return the dynamics and time signatures of a class list, which consist of several detections."""
+    """Combine detections into the dynamics and time signatures of a class list; none except for the lists of V1."""
     if class_list not in ("v1", "v1-118"):
         return []
     words = (*combine_dynamics(detections), *combine_time_signatures(detections))

@@ -32,8 +32,8 @@ class DecodeOptions:
         method: objects are the "peaks" of the energy, or the connected "components" above a threshold, as in the
             thesis. Components merge adjacent noteheads, such as those of a third; peaks separate them.
         threshold: minimum score of an object.
-        overlap: of two objects of a group with a higher IoU, the one with the lower score is removed; None: no object
-            is removed.
+        overlap: if two objects of the same group overlap with a higher IoU than this, the one with the lower score is
+            removed; None: no object is removed.
         most: maximum number of objects per page, highest scores first; None: no maximum.
         snap: grid in pixels to which corners are rounded; None: not rounded. See also `InferenceOptions.round_boxes`.
         score: the score is energy times class probability; False: it is 1, as in the thesis and its code.

@@ -157,7 +157,7 @@ def _check_parts(config: TrainConfig, images: ImageSet) -> SplitRows:
 
 
 def _split_warnings(config: TrainConfig, images: ImageSet, parts: SplitRows) -> Iterator[str]:
-    """Yield warnings about parts that cannot be used for selection or evaluation, one line each."""
+    """Yield one-line warnings about the splits: too small to hold out or to evaluate, or test classes in training."""
     training_classes = np.unique(images.labels[np.concatenate([parts.training, parts.validation])])
     if config.hold_out and not len(parts.validation):
         reason = "too few" if len(training_classes) < 4 else "of too few images"

@@ -75,7 +75,9 @@ def check_graph(w: Any, negatives: Negatives) -> tuple[sparse.csr_matrix, float]
 
 
 def shift_similarities(w: Any, shift: float, negatives: Negatives) -> Any:
-    """Add the shift of a graph to the similarities of new points, shape (q, n), dense or CSR, and clamp them at 0.
+    """Treat the similarities of new points, shape (q, n), as `check_graph` treats a graph: add its shift, clamp at 0.
+
+    In a CSR matrix the shift is added to the stored entries.
 
     Raises:
         ValueError: there are negative similarities and `negatives` is "error".

@@ -1,8 +1,9 @@
 """Target maps of energy, class and box, rendered from the boxes of a batch of pages.
 
 The energy has a peak at the centre of each object. A cell of the maps belongs to the object with the highest energy
-there; class and box are supervised in the cells within the marker radius. One scatter with a minimum assigns all cells,
-so the result does not depend on the order in which a GPU processes them.
+there; class and box are supervised in the cells within the marker radius. The highest energy is that of the smallest
+relative distance, so one scatter with a minimum over distances assigns all cells, and the result does not depend on
+the order in which a GPU processes them.
 """
 
 from __future__ import annotations

@@ -151,7 +151,8 @@ def assign_classes(
     """Assign classes and musical attributes to the marks of a page.
 
     Args:
-        marks: marks of the page. A mark that consists of two symbols is split in place: the second is appended.
+        marks: marks of the page; the list is modified. A mark that consists of two symbols keeps the first, and a mark
+            for the second is appended.
         events: musical events by id.
         ids: ids of the elements of the score, one of which becomes the `element` of each symbol.
         interline: pixels between staff lines.

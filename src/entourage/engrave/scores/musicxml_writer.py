@@ -114,7 +114,10 @@ def direction(inside: str, placement: str = "below") -> str:
 
 
 def attributes(*, clef: str = "", time: str = "", key: str = "") -> str:
-    """Write a change of clef ("G2", "G2-1" an octave lower, "P": percussion), time ("3/4", "common") or key ("-1")."""
+    """Write a change of clef, time or key.
+
+    Clefs are "G2", "G2-1" (an octave lower) or "P" (percussion), times "3/4" or "common". A key is a number of fifths:
+    "-1" is one flat; "-1/1" also cancels one flat."""
     parts = []
     if key:
         cancel, _, fifths = key.rpartition("/")
