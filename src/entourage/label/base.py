@@ -155,7 +155,7 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         label_distributions_: final distribution of each point, shape (n, m); its prior where no label reaches it.
         confidence_: confidence of each label, in [0, 1], shape (n,); 0 where there is no label.
         labelled_mask_: mask of the labelled points, shape (n,).
-        unreached_: indices of the points whose component of the graph has no label.
+        unreached_: indices of the points whose component of the graph has neither a label nor an informative prior.
         undecided_: indices of the points without a label: the unreached ones and ties.
         graph_: the similarities, shape (n, n), CSR.
     """
