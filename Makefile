@@ -12,7 +12,7 @@ test: $(VENV)/dev
 
 # The page of `entourage serve` in Debian's Chromium; SCREENSHOTS=docs/images also stores the pictures of docs/serve.md.
 test-browser: $(VENV)/browser
-	command -v chromium chromium-browser google-chrome || apt-get install --yes --quiet chromium
+	command -v chromium || command -v google-chrome || { apt-get update -qq && apt-get install --yes --quiet chromium; }
 	ENTOURAGE_TESTS=browser $(BIN)/pytest tests/serve/test_browser.py
 
 lint: $(VENV)/dev
