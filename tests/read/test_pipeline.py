@@ -117,6 +117,19 @@ def test_bad_pages_are_skipped(folder: Path, tmp_path: Path, monkeypatch: pytest
     assert [(s["name"], s["notes"]) for s in summary["scores"]] == [("a", 6), ("b", 6), ("title", 0)]
 
 
+def test_an_unforeseen_error_costs_one_page(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: ScoreReader, image: NDArray[np.uint8], source: str = "") -> Any:
+        raise IndexError("list index out of range")
+
+    monkeypatch.setattr(ScoreReader, "read_page", fail)
+    monkeypatch.delenv("ENTOURAGE_DEBUG", raising=False)
+    (skipped,) = run(folder / "a.png", tmp_path / "out")["skipped"]
+    assert skipped["reason"] == "unexpected IndexError: list index out of range"
+    monkeypatch.setenv("ENTOURAGE_DEBUG", "1")
+    with pytest.raises(IndexError):
+        run(folder / "a.png", tmp_path / "out")
+
+
 def test_a_stopped_run_resumes_with_the_remaining_pages(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

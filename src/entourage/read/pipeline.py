@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing as mp
+import os
 import signal
 import warnings
 from collections.abc import Iterator, Sequence
@@ -269,6 +270,10 @@ def _read_page(reader: ScoreReader, task: PageTask) -> PageReading | str:
         reading = reader.read_page(raw_page.image, task.source)
     except (*_PAGE_ERRORS, OSError) as error:
         return _reason(error)
+    except Exception as error:  # an error of this program must not cost the results of all other pages
+        if os.environ.get("ENTOURAGE_DEBUG"):
+            raise
+        return f"unexpected {type(error).__name__}: {error_reason(error)}"
     reading.info.message = "; ".join(part for part in (raw_page.message, reading.info.message) if part)
     return reading
 
