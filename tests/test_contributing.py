@@ -11,6 +11,7 @@ EXAMPLES = {title: re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL) for
 
 
 @pytest.mark.parametrize("title", ["Add a graph baseline", "Add a head to the detector"])
+@pytest.mark.extra("music")
 def test_example_runs(title: str) -> None:
     (example,) = EXAMPLES[title]
     assert "assert " in example
@@ -29,6 +30,7 @@ def test_a_loss_that_is_added_is_available_by_name(monkeypatch: pytest.MonkeyPat
     assert isinstance(pml.baseline_loss("circle", 4, 8), pml.PMLLoss)
 
 
+@pytest.mark.extra("music")
 def test_the_example_format_writes_a_line_per_symbol(tmp_path: Path) -> None:
     namespace: dict[str, object] = {}
     (example,) = EXAMPLES["Add an output format of annotated pages"]

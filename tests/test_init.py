@@ -28,12 +28,14 @@ DEPENDENCIES = {
 
 
 @pytest.mark.parametrize("name", entourage.__all__)
+@pytest.mark.extra("images", "music", "train")
 def test_exported_names_are_imported_on_demand(name: str) -> None:
     assert getattr(entourage, name).__name__ == name
     assert name in dir(entourage)
 
 
 @pytest.mark.parametrize("name", entourage.__all__)
+@pytest.mark.extra("images", "music", "train")
 def test_the_example_in_the_docstring_runs(name: str) -> None:
     value = getattr(entourage, name)
     finder = doctest.DocTestFinder(recurse=False)
@@ -54,7 +56,11 @@ def loaded_modules(code: str) -> set[str]:
 
 def test_import_loads_neither_a_dependency_nor_a_subpackage() -> None:
     loaded = loaded_modules("import entourage")
-    assert {name for name in loaded if name.startswith("entourage")} == {"entourage", "entourage.lazy_imports"}
+    assert {name for name in loaded if name.startswith("entourage")} == {
+        "entourage",
+        "entourage.extras",
+        "entourage.lazy_imports",
+    }
     assert not DEPENDENCIES & loaded
 
 

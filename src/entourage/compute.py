@@ -1,4 +1,4 @@
-"""Devices, seeds and threads."""
+"""Devices, seeds and threads; torch is imported on first use, because engraving does not need it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
 _EXPECTED = "expected 'auto', 'cpu', 'cuda', 'cuda:N' or 'mps'"
 
@@ -28,6 +29,8 @@ def resolve_device(device: str | torch.device = "auto") -> torch.device:
     Raises:
         ValueError: the name is unknown, or this machine has no such device.
     """
+    import torch
+
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -42,6 +45,8 @@ def resolve_device(device: str | torch.device = "auto") -> torch.device:
 
 
 def _is_available(device: torch.device) -> bool:
+    import torch
+
     if device.type == "cuda":
         return (device.index or 0) < torch.cuda.device_count()
     if device.type == "mps":
@@ -50,6 +55,8 @@ def _is_available(device: torch.device) -> bool:
 
 
 def _available() -> list[str]:
+    import torch
+
     names = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
     return [*names, "mps"] if torch.backends.mps.is_available() else names
 
@@ -61,6 +68,8 @@ def fork_rng(seed: int) -> Iterator[None]:
     Networks are initialised on the CPU. `torch.manual_seed` would also seed the generators of all other devices, and
     their states would not be restored.
     """
+    import torch
+
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         yield

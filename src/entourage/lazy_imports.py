@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 
+from entourage.extras import extra_imports
+
 
 def lazy_exports(
     package: str, modules: Mapping[str, Sequence[str]]
@@ -17,14 +19,17 @@ def lazy_exports(
         modules: for each module, relative to the package, the names that it defines.
 
     Returns:
-        The two functions. `__getattr__` raises AttributeError for any other name.
+        The two functions. `__getattr__` raises AttributeError for any other name, and MissingExtraError if the module
+        requires a package of an extra that is not installed.
     """
     sources = {name: module for module, names in modules.items() for name in names}
 
     def get_attribute(name: str) -> object:
         if name not in sources:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(f"{package}.{sources[name]}"), name)
+        with extra_imports():
+            module = import_module(f"{package}.{sources[name]}")
+        value = getattr(module, name)
         setattr(sys.modules[package], name, value)
         return value
 

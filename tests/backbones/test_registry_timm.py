@@ -8,6 +8,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from entourage.backbones.registry import load_backbone
+from entourage.extras import MissingExtraError
 
 
 class Model(nn.Module):
@@ -91,7 +92,7 @@ def test_unsupported_timm_models_raise(
 
 def test_missing_timm_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "timm", None)  # makes the import fail
-    with pytest.raises(ValueError, match=r"backbone .timm:resnet50.: cannot import timm; expected `pip install timm`"):
+    with pytest.raises(MissingExtraError, match=r"timm .*; expected: pip install 'entourage\[timm\]'"):
         load_backbone("timm:resnet50", "cpu")
 
 

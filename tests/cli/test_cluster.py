@@ -67,6 +67,7 @@ def test_skipped_files_are_reported_with_exit_code_1(tmp_path: Path) -> None:
     assert "entourage: skipped broken.png: " in result.output
 
 
+@pytest.mark.extra("train")
 def test_train_writes_a_network(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     rows = [f"i{n},{rng.normal() + 9 * (n % 4)},{rng.normal()}" for n in range(40)]
@@ -132,6 +133,7 @@ def test_invalid_input_is_one_line_with_exit_code_2(
 
 
 @pytest.mark.parametrize("kind", ["image", "sound"])
+@pytest.mark.extra("audio", "images")
 def test_folders_of_broken_files_raise(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -31,6 +31,7 @@ def stop(*_: object, **__: object) -> None:
         ("entourage.embed.pipeline.evaluate_run", "embed eval run data", "entourage: stopped\n"),
     ],
 )
+@pytest.mark.extra("music")
 def test_an_interrupt_is_one_line(
     function: str, command: str, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

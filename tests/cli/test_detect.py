@@ -93,7 +93,7 @@ def test_help_names_the_included_detectors(command: str) -> None:
 def test_invalid_input_is_one_line_with_exit_code_2(
     tmp_path: Path, model: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(module, "WEIGHTS", tmp_path / "nowhere")
+    monkeypatch.setattr(module, "weight_folders", lambda: [tmp_path / "nowhere"])
     data = some_pages(tmp_path / "data", train=1, val=0, test=0)
     Image.fromarray(staff_page(height=300, width=300, staves=1)).save(tmp_path / "a.png")
     train = ["train", str(tmp_path)]

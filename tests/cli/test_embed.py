@@ -129,7 +129,7 @@ def index(images: Path) -> Path:
 
 def test_index_is_updated(images: Path, index: Path) -> None:
     arguments = ("index", images, "--out", index, "--model", "efficientnet-lite0", "--device", "cpu")
-    update = json.loads(call(*arguments, "--json").output)
+    update = json.loads(call(*arguments, "--json").stdout)
     assert (update["n"], update["embedded"], update["reused"], update["index"]) == (16, 0, 16, str(index))
 
 
@@ -144,9 +144,9 @@ def test_search_of_an_index(images: Path, index: Path, tmp_path: Path) -> None:
     assert lines[4] == "blue0.png"
     assert all("red/red" in line for line in lines[1:4])
     assert lines[-2:] == [f"picture: {tmp_path / 'f.html'}", f"table: {tmp_path / 'f.csv'}"]
-    rows = json.loads(call("search", index, query, "--top-k", 3, "--json").output)
+    rows = json.loads(call("search", index, query, "--top-k", 3, "--json").stdout)["hits"]
     assert [row["item"] for row in rows] == [line.split("  ")[-1] for line in lines[1:4]]
-    assert json.loads(call("search", index, query, "--threshold", 1, "--json").output) == []
+    assert json.loads(call("search", index, query, "--threshold", 1, "--json").stdout) == {"hits": []}
 
 
 def test_duplicates_of_an_index(images: Path, tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_duplicates_of_an_index(images: Path, tmp_path: Path) -> None:
     result = call("duplicates", tmp_path / "index", "--threshold", 0.99, "--out", tmp_path / "f.html")
     assert result.exit_code == 0, result.output
     assert result.output == f"1.000  copy.png  red/red1.png\n1 group of 2 items: {tmp_path / 'f.html'}\n"
-    groups = json.loads(call("duplicates", tmp_path / "index", "--threshold", 0.99, "--json").output)["groups"]
+    groups = json.loads(call("duplicates", tmp_path / "index", "--threshold", 0.99, "--json").stdout)["groups"]
     assert groups == [["copy.png", "red/red1.png"]]
 
 

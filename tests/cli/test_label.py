@@ -27,6 +27,7 @@ def label(images: Path, *more: str) -> tuple[int, str, dict[str, object]]:
     return result.exit_code, result.output, json.loads((out / "summary.json").read_text())
 
 
+@pytest.mark.extra("images")
 def test_a_folder_of_images_is_labelled(images: Path) -> None:
     code, output, summary = label(images)
     assert code == 0
@@ -36,6 +37,7 @@ def test_a_folder_of_images_is_labelled(images: Path) -> None:
     assert all(line.startswith(line.split(",")[1]) for line in lines)  # every blue*.png is labelled blue
 
 
+@pytest.mark.extra("images")
 def test_the_word_run_is_optional(images: Path) -> None:
     out = images.parent / "out"
     arguments = ["--labels", str(images.parent / "labels.csv"), "--out", str(out)]
@@ -52,6 +54,7 @@ def test_a_backbone_for_features_raises(tmp_path: Path) -> None:
     assert "--backbone efficientnet-lite0: only for images" in str(result.exception)
 
 
+@pytest.mark.extra("images")
 def test_broken_images_are_skipped_with_exit_code_1(images: Path) -> None:
     (images / "broken.png").write_bytes(b"no image")
     code, output, summary = label(images)
@@ -60,6 +63,7 @@ def test_broken_images_are_skipped_with_exit_code_1(images: Path) -> None:
     assert summary["items"] == 16
 
 
+@pytest.mark.extra("images")
 def test_options_reach_the_game(images: Path) -> None:
     options = label(images, "--preset", "original", "--n-neighbors", "3")[2]["options"]
     assert isinstance(options, dict)
@@ -67,6 +71,7 @@ def test_options_reach_the_game(images: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [[], ["--balance"]])
+@pytest.mark.extra("images")
 def test_balance_is_off_by_default(images: Path, arguments: list[str]) -> None:
     assert label(images, *arguments)[2]["balance"] is bool(arguments)
 
@@ -112,6 +117,7 @@ def test_training_options_require_train(
     assert str(error) == f"{message} for training; expected --train as well"
 
 
+@pytest.mark.extra("images")
 def test_only_the_main_process_writes(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = images.parent / "out"
     arguments = ["label", str(images), "--labels", str(images.parent / "labels.csv"), "--out", str(out)]

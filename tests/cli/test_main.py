@@ -15,6 +15,7 @@ def run(*arguments: object, debug: bool = False, rank: int = 0) -> subprocess.Co
     command = [sys.executable, "-m", "entourage", *map(str, arguments)]
     environment = {"PATH": "/usr/bin:/bin", "ENTOURAGE_DEBUG": "1" if debug else "", "RANK": str(rank)}
     environment["PYTHONPATH"] = os.environ.get("PYTHONPATH", "")
+    environment["ENTOURAGE_PROGRESS_SECONDS"] = "0"
     return subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, check=False)
 
 

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import soundfile
 import torch
 from PIL import Image
 
@@ -22,6 +21,8 @@ from entourage.cluster.data import (
 
 
 def write_sound(path: Path, seconds: float, seed: int = 0) -> None:
+    import soundfile
+
     path.parent.mkdir(exist_ok=True, parents=True)
     samples = 0.1 * np.random.default_rng(seed).normal(size=int(seconds * SAMPLE_RATE))
     soundfile.write(path, samples.astype(np.float32), SAMPLE_RATE)
@@ -60,6 +61,7 @@ def test_a_backbone_extracts_features_of_images(tmp_path: Path, monkeypatch: pyt
     assert items.values.shape == (2, 1280)
 
 
+@pytest.mark.extra("audio")
 def test_sounds_are_loaded_as_their_loudest_segment(tmp_path: Path) -> None:
     write_sound(tmp_path / "a.wav", 3.0)
     write_sound(tmp_path / "b.flac", 0.4)
@@ -70,7 +72,10 @@ def test_sounds_are_loaded_as_their_loudest_segment(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("amplitude", [1e30, 3e38])
+@pytest.mark.extra("audio")
 def test_sounds_with_too_large_samples_are_skipped(tmp_path: Path, amplitude: float) -> None:
+    import soundfile
+
     write_sound(tmp_path / "a.wav", 3.0)
     samples = np.zeros(22050 * 3, dtype=np.float32)
     samples[100:900] = amplitude * (-1) ** np.arange(800)
@@ -82,7 +87,10 @@ def test_sounds_with_too_large_samples_are_skipped(tmp_path: Path, amplitude: fl
         assert "expected values from -1 to 1" in items.skipped[0][1]
 
 
+@pytest.mark.extra("audio")
 def test_the_largest_allowed_samples_give_a_finite_spectrogram(tmp_path: Path) -> None:
+    import soundfile
+
     samples = np.full(SAMPLE_RATE * 3, MAX_AMPLITUDE, dtype=np.float32)
     soundfile.write(tmp_path / "a.wav", samples, SAMPLE_RATE, subtype="FLOAT")
     assert load_items(tmp_path, "sounds", progress=False).values.isfinite().all()
@@ -96,6 +104,7 @@ def test_the_loudest_segment_is_located_within_10_ms() -> None:
     assert loudest_segment(torch.ones(100)).shape == (SEGMENT_LENGTH,)
 
 
+@pytest.mark.extra("audio")
 def test_training_sounds_are_divided_into_segments(tmp_path: Path) -> None:
     write_sound(tmp_path / "one" / "a.wav", 6.0)
     write_sound(tmp_path / "two" / "b.wav", 1.0)
@@ -125,6 +134,7 @@ def test_detect_kind_uses_the_suffixes_of_visible_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["images", "sounds"])
+@pytest.mark.extra("audio")
 def test_a_folder_without_readable_files_raises(tmp_path: Path, kind: str) -> None:
     for name in ("a.png", "a.wav"):
         (tmp_path / name).write_bytes(b"broken")

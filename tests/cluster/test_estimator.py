@@ -138,6 +138,7 @@ def test_the_largest_number_of_clusters_as_estimate_warns() -> None:
         hand_set_clusterer().predict([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0], [3.0, 3.0]])
 
 
+@pytest.mark.extra("train")
 def test_fit_trains_on_a_sampler_and_save_stores_the_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = Curriculum(
         base_size=12, base_clusters=3, base_fraction=1.0, min_size=12, max_size=12, sets=4, min_cluster_size=4
@@ -167,6 +168,7 @@ def test_fit_trains_what_the_command_line_trains(name: str, monkeypatch: pytest.
     assert options.metric == "euclidean"
 
 
+@pytest.mark.extra("train")
 def test_the_example_of_the_documentation_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (Path(__file__).parents[2] / "docs" / "cluster.md").read_text(encoding="utf-8")
     lines = text.split("```python\n")[1].split("```")[0]
@@ -182,6 +184,7 @@ def test_the_example_of_the_documentation_runs(tmp_path: Path, monkeypatch: pyte
     assert LearnedClustering.load("mine.safetensors").network_.shape == (64,)
 
 
+@pytest.mark.extra("train")
 def test_fit_accepts_pairs_for_training_and_validation() -> None:
     sizes = Curriculum(
         base_size=6, base_clusters=2, base_fraction=1.0, min_size=6, max_size=6, sets=2, min_cluster_size=2
@@ -194,6 +197,7 @@ def test_fit_accepts_pairs_for_training_and_validation() -> None:
     assert 0 <= clusterer.training_result_.metrics["mr"] <= 1
 
 
+@pytest.mark.extra("images", "train")
 def test_fit_and_predict_accept_images() -> None:
     items, labels = torch.rand(12, 3, 8, 8), np.repeat([0, 1, 2], 4)
     sizes = Curriculum(

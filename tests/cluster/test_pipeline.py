@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import soundfile
 import torch
 from PIL import Image
 
@@ -63,7 +62,10 @@ def test_run_source_accepts_n_clusters_and_set_size(arguments: dict[str, Any]) -
     assert run_source(**arguments, n_clusters=3, set_size=12)["clusters"] <= 3
 
 
+@pytest.mark.extra("audio", "images")
 def test_the_network_determines_whether_images_or_sounds_are_read(arguments: dict[str, Any], tmp_path: Path) -> None:
+    import soundfile
+
     folder = tmp_path / "things"
     folder.mkdir()
     rng = np.random.default_rng(0)

@@ -12,6 +12,7 @@ from entourage.cluster.task import steps_in_budget, train_network
 from entourage.training import time_budget
 
 
+@pytest.mark.extra("train")
 def test_a_time_budget_sets_the_number_of_steps_once(tmp_path: Path) -> None:
     task = make(replace(RECIPE, steps=10**6))
     _, result = train_network(task, tmp_path, minutes=0.003, device="cpu", progress=False)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import soundfile
 import torch
 from PIL import Image
 
@@ -150,6 +149,8 @@ def test_train_on_images_with_a_backbone(tmp_path: Path, images: Path, monkeypat
 
 
 def test_train_on_sounds(tmp_path: Path) -> None:
+    import soundfile
+
     rng = np.random.default_rng(0)
     for name in ("ann", "bob", "cid", "dan"):
         (tmp_path / "speakers" / name).mkdir(parents=True)
@@ -188,6 +189,8 @@ def test_options_that_do_not_apply_raise(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_images_and_sounds_raises(tmp_path: Path, images: Path) -> None:
+    import soundfile
+
     soundfile.write(images / "ant" / "a.wav", np.zeros(1000), 16000)
     with pytest.raises(ValueError, match=r"images: .*expected either images or sounds"):
         train(images, tmp_path)

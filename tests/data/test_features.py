@@ -77,6 +77,7 @@ def test_csv_finds_its_items(tmp_path: Path, text: str, items: list[str]) -> Non
     np.testing.assert_array_equal(table.values, VALUES)
 
 
+@pytest.mark.extra("parquet")
 def test_parquet_finds_its_items(tmp_path: Path) -> None:
     frame = pd.DataFrame(VALUES, columns=["x", "y"])
     path = tmp_path / "x.parquet"
@@ -122,6 +123,7 @@ def test_parquet_finds_its_items(tmp_path: Path) -> None:
         ("x.csv", "item,x\na,1\nb,2,3,4\n", r"cannot be read"),
     ],
 )
+@pytest.mark.extra("parquet")
 def test_bad_files_give_one_line(tmp_path: Path, name: str, content: str, message: str) -> None:
     with pytest.raises(ValueError, match=message) as caught:
         read_features(write(tmp_path / name, content))

@@ -289,7 +289,7 @@ def test_included_detectors_store_typical_box_sizes(name: str, head: str) -> Non
 
 
 def test_detectors_are_loaded_from_files_and_from_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "WEIGHTS", tmp_path)
+    monkeypatch.setattr(module, "weight_folders", lambda: [tmp_path])
     assert shipped_detectors() == {}
     with pytest.raises(ValueError, match=r"path: .*; expected a file from `entourage detect train`"):
         Detector.load(device="cpu")
@@ -309,6 +309,13 @@ def test_detectors_are_loaded_from_files_and_from_the_package(tmp_path: Path, mo
     assert find_detector(Path("muscima")) == Path("muscima")  # an existing file takes precedence over the name
     with pytest.raises(ValueError, match=r"absent.*; expected .*: default, muscima$"):
         Detector.load(tmp_path / "absent.safetensors", "cpu")
-    monkeypatch.setattr(module, "WEIGHTS", tmp_path / "nowhere")
+    monkeypatch.setattr(module, "weight_folders", lambda: [tmp_path / "nowhere"])
     with pytest.raises(ValueError, match=r"muscima.*; expected a detector that `entourage detect train` wrote$"):
         find_detector("muscima.safetensors")
+
+
+def test_weights_for_handwriting_that_are_not_installed_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "HANDWRITING", "no_such_package")
+    assert "muscima" not in shipped_detectors()
+    with pytest.raises(ValueError, match=r"'muscima': .* not installed; expected: pip install entourage-weights-"):
+        find_detector("muscima")

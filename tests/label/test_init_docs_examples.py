@@ -25,6 +25,7 @@ def test_options_on_the_page_are_exported() -> None:
     assert named - {"TrainingOptions", "ViewOptions"} <= set(entourage.label.semi_supervised.__all__)
 
 
+@pytest.mark.extra("images", "train")
 def test_the_training_example_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
     (example,) = [block for block in BLOCKS if "METHODS" in block]
     short = example.replace("min_steps=96", "min_steps=2").replace("epochs=1", "epochs=1, max_steps=2")

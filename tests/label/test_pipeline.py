@@ -111,6 +111,7 @@ def test_a_file_as_output_folder_raises(config: LabelConfig) -> None:
 
 
 @pytest.mark.parametrize("has_prior", [False, True])
+@pytest.mark.extra("images")
 def test_a_class_without_readable_images_is_dropped_with_a_warning(tmp_path: Path, has_prior: bool) -> None:
     folder = tmp_path / "images"
     folder.mkdir()
@@ -128,6 +129,7 @@ def test_a_class_without_readable_images_is_dropped_with_a_warning(tmp_path: Pat
     assert list(summary["classes"]) == ["dark", "light"]
 
 
+@pytest.mark.extra("images")
 def test_labels_of_unreadable_images_are_accepted(tmp_path: Path) -> None:
     folder = tmp_path / "images"
     folder.mkdir()

@@ -5,7 +5,7 @@ import io
 from pathlib import Path
 
 import numpy as np
-import soundfile
+import pytest
 from PIL import Image
 
 from entourage.report.page import Block, Section, Thumbnail, audio_data_uri, thumbnail_data_uri, write_page
@@ -54,7 +54,10 @@ def test_thumbnail_keeps_the_aspect_ratio() -> None:
     assert max(green, blue) < 20
 
 
+@pytest.mark.extra("audio")
 def test_sounds_are_embedded_with_a_player(tmp_path: Path) -> None:
+    import soundfile
+
     tone = (0.5 * np.sin(np.arange(8000) / 5)).astype(np.float32)
     uri = audio_data_uri(tone, 16000)
     head, data = uri.split(",")

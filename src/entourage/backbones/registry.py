@@ -14,6 +14,7 @@ from entourage.backbones.efficientnet_lite import EFFICIENTNET_LITE, load_effici
 from entourage.backbones.finetuning import convert_frozen_batch_norm
 from entourage.backbones.modules import LIBRARIES, feature_dim, load_library_model, read_state
 from entourage.compute import resolve_device
+from entourage.extras import MissingExtraError, extra_imports
 from entourage.io.files import error_reason
 
 TIMM_PREFIX = "timm:"
@@ -64,11 +65,14 @@ def load_timm(name: str, *, pretrained: bool = True) -> Backbone:
 
 def _import_timm(name: str) -> ModuleType:
     try:
-        import timm
-        import timm.data
+        with extra_imports():
+            import timm
+            import timm.data
+    except MissingExtraError:
+        raise
     # timm imports torchvision, whose import fails with OSError or RuntimeError if it does not match torch.
     except Exception as error:
-        expected = "expected `pip install timm`, with a torchvision that matches torch"
+        expected = "expected: pip install 'entourage[timm]', with a torchvision that matches torch"
         raise ValueError(f"backbone {name!r}: cannot import timm; {expected} ({error_reason(error)[:200]})") from error
     module: ModuleType = timm
     return module

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from entourage.cli.common import Device, Seed, report_skipped, resumable, skipped_items
+from entourage.cli.common import Device, Seed, report, report_skipped, resumable, skipped_items
 from entourage.cli.config import ConfigFile, config_option, config_values, field_types
 
 cluster = typer.Typer(help="Cluster points, images or sounds; train networks to cluster.", no_args_is_help=True)
@@ -49,6 +49,7 @@ def run(
         device=device,
         seed=seed,
     )
+    report(summary)
     probability = summary["count_probabilities"][summary["clusters"] - 1] if n_clusters is None else None
     subsets = "" if summary["parts"] == 1 else f", mean over {summary['parts']} subsets"
     note = "" if probability is None else f" (P(k) {probability:.0%}{subsets})"
@@ -106,6 +107,7 @@ def train(
             **config_values(config, field_types(TrainConfig)),
         )
     )
+    report(result)
     scores = f"{result['mr']:.1%} misclassified, NMI {result['nmi']:.3f}"
     typer.echo(f"{pluralize(result['steps'], 'steps')}; on {result['measured_on']} {scores}: {out}")
     report_skipped(skipped_items(result))

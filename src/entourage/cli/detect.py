@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from entourage.cli.common import Device, OptionalSeed, report_skipped, resumable, skipped_items
+from entourage.cli.common import Device, OptionalSeed, note, report, report_skipped, resumable, skipped_items
 from entourage.cli.config import ConfigFile, config_option, config_values, field_types
 
 detect = typer.Typer(help="Find the symbols on pages of music; evaluate and train detectors.", no_args_is_help=True)
@@ -53,16 +53,16 @@ def run(
         draw=draw,
         device=device,
     )
+    report(summary)
     typer.echo(
         f"{pluralize(summary['pages'], 'pages')}, {pluralize(summary['symbols'], 'symbols')}: {out / 'report.html'}"
     )
     if summary["empty"]:
         pages_without = pluralize(summary["empty"], "pages")
-        typer.echo(f"entourage: note: no detections on {pages_without}; see {out / 'pages.csv'}", err=True)
+        note(f"no detections on {pages_without}; see {out / 'pages.csv'}")
     if summary["unnamed"]:
         unnamed = pluralize(summary["unnamed"], "detections")
-        note = f"{unnamed} left out, of classes that the list {class_list} lacks; --class-list own has all classes"
-        typer.echo(f"entourage: note: {note}", err=True)
+        note(f"{unnamed} left out, of classes that the list {class_list} lacks; --class-list own has all classes")
     report_skipped(skipped_items(summary))
 
 
@@ -103,6 +103,7 @@ def evaluate(
         out=out,
         device=device,
     )
+    report({"means": evaluation.scores.means(), "pages": evaluation.pages, "seconds": evaluation.seconds})
     for row in evaluation.scores.table():
         typer.echo(f"{row[0]:<32}{row[1]:>9}{row[2]:>8}{row[3]:>8}{row[4]:>8}")
     for confusion in evaluation.confusions:
@@ -177,6 +178,7 @@ def train(
             **values,
         )
     )
+    report(result)
     scores = f", mAP {result['map']:.1%}, AP50 {result['ap50']:.1%}" if "map" in result else ""
     typer.echo(
         f"{pluralize(result['pages'], 'pages')}, {pluralize(result['steps'], 'steps')}{scores}: {result['model']}"

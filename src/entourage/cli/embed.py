@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from entourage.cli.common import Device, OptionalSeed, report_skipped, resumable, skipped_items, to_json
+from entourage.cli.common import Device, OptionalSeed, report, report_skipped, resumable, skipped_items
 from entourage.cli.config import ConfigFile, config_option, config_values, field_types
 
 RecipeName = Literal["default", "thesis", "original-cub", "original-cars", "original-sop"]
@@ -87,6 +87,7 @@ def train(
             **values,
         )
     )
+    report(summary)
     typer.echo(format_table(metrics_table(summary["metrics"])))
     if trials:
         best = summary["trials"][0]["recall@1"]
@@ -116,13 +117,13 @@ def evaluate(
 
     folder = run_dir / "eval" if out is None else out
     summary = evaluate_run(run_dir, data, folder, split=split, flip=flip, nmi=nmi, device=device)
+    report(summary)
     typer.echo(format_table(metrics_table({summary["data"]: summary["metrics"]})))
     typer.echo(f"{summary['images']} images of {summary['classes']} classes: {folder / 'report.html'}")
     report_skipped(skipped_items(summary))
 
 
 IndexDir = Annotated[Path, typer.Argument(metavar="INDEX", help="Folder of an index.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 @embed.command()
@@ -147,19 +148,14 @@ def index(
             show_default="from 100,000 vectors on, if faiss is installed",
         ),
     ] = None,
-    json: AsJson = False,
     device: Device = "auto",
 ) -> None:
     """Embed images for searches, without training; a repeated call embeds only new and changed images."""
     from entourage.embed.index.build import build_index
 
     update = build_index(source, out, model, approximate=approximate, device=device)
-    if json:
-        typer.echo(to_json({**asdict(update), "index": str(out)}))
-    else:
-        typer.echo(
-            f"{update.n} items: {update.embedded} embedded, {update.reused} reused, {update.removed} removed: {out}"
-        )
+    report({**asdict(update), "index": str(out)})
+    typer.echo(f"{update.n} items: {update.embedded} embedded, {update.reused} reused, {update.removed} removed: {out}")
     report_skipped(update.skipped)
 
 
@@ -182,7 +178,6 @@ def search(
     out: Annotated[
         Path | None, typer.Option(help="HTML file for a picture of the results.", show_default=False)
     ] = None,
-    json: AsJson = False,
     csv: Annotated[Path | None, typer.Option(help="CSV file for the results.", show_default=False)] = None,
     device: Device = "auto",
 ) -> None:
@@ -198,16 +193,14 @@ def search(
     else:
         result = search_index(folder, queries, top_k=top_k, threshold=threshold, out=out, csv_file=csv, device=device)
         result = replace(result, skipped=[])  # reported when the index was built
-    if json:
-        typer.echo(to_json(result.rows()))
-    else:
-        for query, hits in result.hits:
-            typer.echo(query)
-            for rank, hit in enumerate(hits, start=1):
-                typer.echo("  ".join(filter(None, (f"{rank:4}", f"{hit.cosine:.3f}", hit.label, hit.item))))
-        for kind, path in (("picture", out), ("table", csv)):
-            if path is not None:
-                typer.echo(f"{kind}: {path}")
+    report({"hits": result.rows()})
+    for query, hits in result.hits:
+        typer.echo(query)
+        for rank, hit in enumerate(hits, start=1):
+            typer.echo("  ".join(filter(None, (f"{rank:4}", f"{hit.cosine:.3f}", hit.label, hit.item))))
+    for kind, path in (("picture", out), ("table", csv)):
+        if path is not None:
+            typer.echo(f"{kind}: {path}")
     report_skipped(result.skipped)
 
 
@@ -224,21 +217,18 @@ def duplicates(
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="HTML file that shows the groups.", show_default=False)] = None,
-    json: AsJson = False,
 ) -> None:
     """Find groups of near-duplicates: resized, recompressed, slightly cropped or mirrored copies."""
     from entourage.embed.index.duplicates import find_duplicates
     from entourage.report.page import pluralize
 
     result = find_duplicates(folder, threshold=threshold, out=out, progress=None)
-    if json:
-        typer.echo(to_json(asdict(result)))
-    else:
-        for group, similarity in zip(result.groups, result.similarities, strict=True):
-            typer.echo(f"{similarity:.3f}  {'  '.join(group)}")
-        items = sum(map(len, result.groups))
-        where = f": {out}" if out is not None else ""
-        typer.echo(f"{pluralize(len(result.groups), 'groups')} of {items} items{where}")
+    report(asdict(result))
+    for group, similarity in zip(result.groups, result.similarities, strict=True):
+        typer.echo(f"{similarity:.3f}  {'  '.join(group)}")
+    items = sum(map(len, result.groups))
+    where = f": {out}" if out is not None else ""
+    typer.echo(f"{pluralize(len(result.groups), 'groups')} of {items} items{where}")
     report_skipped(result.skipped)
 
 
@@ -256,5 +246,6 @@ def export(
     from entourage.embed.index.export import export as export_to
 
     result = export_to(source, out, device=device)
+    report(result)
     what = f"{result.n} vectors" if result.difference is None else f"network, within {result.difference:.1e} of torch"
     typer.echo(f"{what}: {', '.join(map(str, result.files))}")

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
-from entourage.cli.common import Seed, report_skipped, resumable
+from entourage.cli.common import Seed, note, report, report_skipped, resumable
 from entourage.cli.config import ConfigFile, config_option, config_values, field_types
 
 _FORMATS_HELP = (
@@ -84,6 +84,7 @@ def run(
             **values,
         )
         manifest = engrave(options)
+    report(manifest)
     pages, score_count, symbols = (pluralize(manifest["counts"][name], name) for name in ("pages", "scores", "symbols"))
     typer.echo(f"{pages} of {score_count}, {symbols}: {out}")
     report_skipped(manifest["failed"].items())
@@ -101,6 +102,7 @@ def stats(
     statistics = count_symbols(folder, classes)
     target = out or folder / "stats"
     write_statistics(folder, statistics, target)
+    report({"classes": statistics.classes.to_dict(), "top_ten_fraction": statistics.top_ten_fraction, "report": target})
     for row in statistics.table():
         typer.echo(f"{row[0]:<20}{row[1]:>16}{row[2]:>18}")
     commonest, rarest = int(statistics.classes.iloc[0]), int(statistics.classes.iloc[-1])
@@ -131,6 +133,7 @@ def show(
     check_output_file(target, ".png", page.parent.glob("*.png"))
     with atomic_path(target) as temporary:
         temporary.write_bytes(encode_png(draw_annotations(image, rows, requested), dpi=400, level=6))  # type: ignore[arg-type]
+    report({"symbols": len(rows), "picture": target})
     typer.echo(f"{len(rows)} symbols drawn: {target}")
 
 
@@ -148,12 +151,14 @@ def align(
 
     target = out or Path("aligned") / scan.stem
     alignment = write_alignment(scan, page, target)
+    numbers = ("patches", "matches", "median", "percentile95", "score", "missing")
+    report({"folder": target, **{name: getattr(alignment, name) for name in numbers}})
     residuals = f"median {alignment.median:.1f} pixels, 95th percentile {alignment.percentile95:.1f}"
     typer.echo(f"{alignment.matches} of {alignment.patches} patches match ({residuals}): {target}")
     if alignment.missing:
         n_missing = len(alignment.missing)
         subject = f"{pluralize(n_missing, 'symbols')} of the page {'does' if n_missing == 1 else 'do'}"
-        typer.echo(f"entourage: note: {subject} not match the scan; see alignment.json", err=True)
+        note(f"{subject} not match the scan; see alignment.json")
 
 
 @app.command()
@@ -169,4 +174,5 @@ def crops(
     from entourage.engrave.dataset.patches import write_crops
 
     counts = write_crops(folder, out, max_frequency=max_frequency, per_class=per_class)
+    report({"crops": counts, "table": out})
     typer.echo(f"{sum(counts.values())} crops of {len(counts)} classes: {out}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
@@ -10,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from entourage.cli.common import MAX_SEED, Device, report_skipped, resumable, skipped_items
+from entourage.cli.common import MAX_SEED, Device, report, report_skipped, resumable, skipped_items
 from entourage.cli.config import ConfigFile, config_option, config_values, field_types
+from entourage.cli.output import data_stream
 from entourage.cli.serve import Browser, Port
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class _DefaultCommandGroup(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args[:1] != [_PREDICT]:
             arguments = args[1:] if args[:1] == [_RUN] else args
-            args = [_LABEL, *(arguments or ["--help"])]
+            args = [_LABEL, *arguments]
         return super().parse_args(ctx, args)
 
 
@@ -45,7 +45,7 @@ class _DefaultCommand(TyperCommand):
 app = typer.Typer(cls=_DefaultCommandGroup)
 
 
-@app.command(_LABEL, cls=_DefaultCommand)
+@app.command(_LABEL, cls=_DefaultCommand, no_args_is_help=True)
 def label(
     source: Annotated[
         Path,
@@ -135,9 +135,10 @@ def label(
         return
     with resumable(train):  # labelling alone starts again each time
         summary = label_source(options)
+    report(summary)
     confidence = "" if summary["mean_confidence"] is None else f", mean confidence {summary['mean_confidence']:.0%}"
-    report = options.out / "report.html"
-    typer.echo(f"{pluralize(summary['given'], 'labels')} given, {summary['found']} found{confidence}: {report}")
+    page = options.out / "report.html"
+    typer.echo(f"{pluralize(summary['given'], 'labels')} given, {summary['found']} found{confidence}: {page}")
     if train:
         typer.echo(
             f"a classifier of {len(summary['classifier']['classes'])} classes: {options.out / 'classifier.safetensors'}"
@@ -168,9 +169,10 @@ def predict(
     if not is_main_process():  # prediction is not distributed
         return
     paths, predictions = predict_images(classifier, images, out=out, device=device)
-    write_predictions(sys.stdout if out is None else out, paths, predictions)
+    write_predictions(data_stream() if out is None else out, paths, predictions)
     if out is not None:
         typer.echo(f"{pluralize(len(predictions.indices), 'images')} classified: {out}")
+    report({"items": paths, "predictions": predictions})
     report_skipped(predictions.failures)
 
 

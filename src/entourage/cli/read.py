@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from entourage.cli.common import Device, report_skipped, skipped_items
+from entourage.cli.common import Device, note, report, report_skipped, skipped_items
 from entourage.cli.config import ConfigFile, config_option, config_values, field_types
 
 
@@ -33,7 +32,6 @@ def read(
     workers: Annotated[
         int | None, typer.Option(min=1, help="Processes.", show_default="one per core, at most 4; 1 on a GPU")
     ] = None,
-    json_output: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     config: Annotated[ConfigFile | None, config_option("entourage.read.pipeline:ReadConfig")] = None,
     device: Device = "auto",
 ) -> None:
@@ -55,16 +53,14 @@ def read(
             **config_values(config, field_types(ReadConfig)),
         )
     )
-    if json_output:
-        typer.echo(json.dumps(summary, indent=2))
-    else:
-        counts = f"{pluralize(summary['pages'], 'pages')}, {pluralize(summary['notes'], 'notes')}"
-        typer.echo(f"{counts}: {out / 'report.html'}")
+    report(summary)
+    counts = f"{pluralize(summary['pages'], 'pages')}, {pluralize(summary['notes'], 'notes')}"
+    typer.echo(f"{counts}: {out / 'report.html'}")
     for score in summary["scores"]:
         for page in score["pages"]:
             if page["message"]:
-                typer.echo(f"entourage: note: {page['source']}: {page['message']}", err=True)
+                note(f"{page['source']}: {page['message']}")
     if summary["marked"]:
         marked = f"{summary['marked']} of {pluralize(summary['measures'], 'measures')} do not add up"
-        typer.echo(f"entourage: note: {marked}; report.html marks them", err=True)
+        note(f"{marked}; report.html marks them")
     report_skipped(skipped_items(summary))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from entourage.extras import extra_imports
 from entourage.io.files import error_reason
 from entourage.io.safe_formats import READ_ERRORS, read_npz
 
@@ -139,6 +140,8 @@ def _read_csv(path: Path) -> _Raw:
 def _read_parquet(path: Path) -> _Raw:
     import pandas as pd
 
+    with extra_imports("parquet"):
+        import pyarrow  # noqa: F401 - by which pandas reads such tables
     try:
         frame = pd.read_parquet(path)
     except READ_ERRORS as error:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from entourage.extras import extra_imports
 from entourage.io.files import UnreadableFileError, error_reason, has_suffix, list_files
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm"})
@@ -132,7 +133,8 @@ def read_audio(path: str | Path, rate: int) -> NDArray[np.float32]:
 
 def decode_audio(stream: BinaryIO, name: str | Path, rate: int) -> NDArray[np.float32]:
     """Read a sound as `read_audio` does, from an open file or from bytes in memory; `name` is for messages."""
-    import soundfile  # a compiled library that only sounds require
+    with extra_imports():
+        import soundfile  # a compiled library that only sounds require
 
     try:
         with soundfile.SoundFile(stream) as file:

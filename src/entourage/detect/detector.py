@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,11 @@ _ABOVE = 1.5  # maximum distance, in interlines, of a clef's centre above or bel
 UPSIDE_DOWN = "upside down: rotated by 180 degrees"
 NO_STAFF = "no staff detected: the lines may be those of ruled paper or of a table"
 WEIGHTS = Path(entourage.__file__).parent / "weights"
+HANDWRITING = "entourage_weights_handwriting"  # weights with another licence, in a distribution of their own
+_HANDWRITING_MISSING = (
+    "model 'muscima': the weights for handwriting are not installed; "
+    "expected: pip install entourage-weights-handwriting (CC BY-NC-SA 4.0: no commercial use)"
+)
 
 
 def clef_fraction(detections: Detections) -> float | None:
@@ -304,22 +310,28 @@ def to_page_coordinates(detections: Detections, prepared: PreparedPage, options:
     return replace(detections, boxes=boxes).select(kept)
 
 
+def weight_folders() -> list[Path]:
+    """Return the folders with included weights: that of the package and, if installed, that for handwriting."""
+    spec = find_spec(HANDWRITING)
+    return [WEIGHTS, *map(Path, (spec and spec.submodule_search_locations) or ())]
+
+
 def shipped_detectors() -> dict[str, Path]:
-    """Return names and files of the detectors that are included in the package.
+    """Return names and files of the installed detectors.
 
     Returns:
-        Names, such as "default" and "muscima", and their files.
+        Names, "default" and, with the distribution of its weights, "muscima", and their files.
     """
     names = {}
-    for file in sorted(WEIGHTS.glob("detect*.safetensors")):
-        names[_short_name(file)] = WEIGHTS / f"{_shard_stem(file)}.safetensors"
+    for file in (file for folder in weight_folders() for file in sorted(folder.glob("detect*.safetensors"))):
+        names[_short_name(file)] = file.with_name(f"{_shard_stem(file)}.safetensors")
     return names
 
 
 def detector_name(file: Path) -> str:
     """Return the name of an included detector, or the file name of any other."""
-    is_shipped = file.resolve().parent == WEIGHTS.resolve() and _short_name(file) in shipped_detectors()
-    return _short_name(file) if is_shipped else file.name
+    shipped = shipped_detectors().get(_short_name(file))
+    return _short_name(file) if shipped is not None and file.resolve().parent == shipped.resolve().parent else file.name
 
 
 def find_detector(path: str | Path | None = None) -> Path:
@@ -345,6 +357,8 @@ def find_detector(path: str | Path | None = None) -> Path:
     try:
         find_shards(name)
     except DetectorNotFoundError as error:
+        if name == "muscima":
+            raise DetectorNotFoundError(_HANDWRITING_MISSING) from error
         names = f", or an included detector: {', '.join(sorted(shipped))}" if shipped else ""
         raise DetectorNotFoundError(f"{error}{names}") from error
     return Path(name)

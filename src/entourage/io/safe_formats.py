@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from entourage.extras import extra_imports
 from entourage.io.files import error_reason
 
 if TYPE_CHECKING:
@@ -63,7 +64,8 @@ def parquet_errors(path: Path, command: str) -> Iterator[None]:
     Raises:
         ValueError: the file is not a Parquet table or lacks a column.
     """
-    import pyarrow as pa
+    with extra_imports():
+        import pyarrow as pa
 
     try:
         yield
@@ -175,7 +177,8 @@ def parse_xml(data: bytes, *, comments: bool = True, ids: bool = True) -> etree.
     Raises:
         lxml.etree.XMLSyntaxError: the document is not well-formed.
     """
-    from lxml import etree
+    with extra_imports():
+        from lxml import etree
 
     limits = {"resolve_entities": False, "no_network": True, "load_dtd": False, "huge_tree": True}
     parser = etree.XMLParser(collect_ids=ids, remove_comments=not comments, **limits)

@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader
 from numpy.typing import NDArray
 from PIL import Image
 
+from entourage.extras import extra_imports
 from entourage.io.files import write_text
 
 
@@ -83,7 +84,8 @@ def audio_data_uri(samples: NDArray[np.float32], rate: int) -> str:
         samples: shape (t,), in [-1, 1].
         rate: samples per second.
     """
-    import soundfile  # a compiled library that only sounds require
+    with extra_imports():
+        import soundfile  # a compiled library that only sounds require
 
     stream = io.BytesIO()
     soundfile.write(stream, samples, rate, format="OGG", subtype="VORBIS")

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from entourage.extras import extra_imports
 from entourage.io.files import write_text
 
 METRICS = "metrics.jsonl"
@@ -94,8 +95,6 @@ def _finite(value: Any) -> Any:
 
 
 def _summary_writer(folder: Path, step: int) -> Any:
-    try:
+    with extra_imports():
         from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        raise ValueError("TensorBoard is not installed; expected `pip install tensorboard`") from error
     return SummaryWriter(str(folder), purge_step=step + 1)

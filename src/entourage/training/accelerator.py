@@ -7,17 +7,18 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
-from accelerate import Accelerator, DistributedDataParallelKwargs, DistributedType, InitProcessGroupKwargs
-from accelerate.state import AcceleratorState, PartialState
-from accelerate.utils import GradientAccumulationPlugin, parse_flag_from_env
 from torch import nn
 
 from entourage.compute import resolve_device
+from entourage.extras import extra_imports
 from entourage.training.options import Precision
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
 
 # Accelerate's default of some minutes is too short for processes that wait while the main process validates.
 PROCESS_TIMEOUT = timedelta(hours=12)
@@ -58,7 +59,10 @@ def accelerated(device: str | torch.device, precision: Precision, skips_paramete
 
     Raises:
         ValueError: the processes use a strategy other than data parallelism.
+        MissingExtraError: Accelerate is not installed.
     """
+    with extra_imports():
+        from accelerate import DistributedType  # a second that only training requires
     torch_device = _resolve_device(device)
     mixed_precision = _MIXED[resolve_precision(precision, torch_device)]
     atexit.unregister(_destroy_process_group)
@@ -113,6 +117,8 @@ def reseed(device: torch.device, key: Sequence[int]) -> None:
 
 
 def _resolve_device(device: str | torch.device) -> torch.device:
+    from accelerate.utils import parse_flag_from_env
+
     if device == "auto" and parse_flag_from_env("ACCELERATE_USE_CPU"):  # accelerate launch --cpu
         return torch.device("cpu")
     torch_device = resolve_device(device)
@@ -122,6 +128,10 @@ def _resolve_device(device: str | torch.device) -> torch.device:
 
 
 def _accelerator(torch_device: torch.device, mixed_precision: str, skips_parameters: bool) -> Accelerator:
+    from accelerate import Accelerator, DistributedDataParallelKwargs, InitProcessGroupKwargs
+    from accelerate.state import AcceleratorState, PartialState
+    from accelerate.utils import GradientAccumulationPlugin
+
     # Accelerate fixes device and precision for the whole process, but a program may train twice: state that differs is
     # reset first. An existing process group stays.
     shared = PartialState._shared_state

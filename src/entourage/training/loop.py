@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from accelerate import Accelerator
-from accelerate.utils import broadcast_object_list, gather_object
 from torch import Tensor, nn
 
 from entourage.runs.directory import lock_directory
@@ -23,6 +21,9 @@ from entourage.training.meters import LossMeter, NonFiniteLossError, ProgressLin
 from entourage.training.optim import learning_rate_factor, make_optimizer, set_learning_rate
 from entourage.training.options import TrainingOptions
 from entourage.training.task import Batch, Item, Task
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
 
 _DEFAULTS = TrainingOptions()
 
@@ -216,6 +217,8 @@ class _Training:
                 metrics = [{name: float(value) for name, value in self.task.validate(model).items()}]
             self.task.model.train()
         if self.accelerator.num_processes > 1:
+            from accelerate.utils import broadcast_object_list
+
             broadcast_object_list(metrics)
         if not metrics[0] and self.options.monitor is None:
             return
@@ -246,6 +249,8 @@ class _Training:
         """Gather the state of all processes and write it in the main process."""
         others: list[dict[str, Tensor]] = []
         if self.accelerator.num_processes > 1 and self.task.per_process_state:
+            from accelerate.utils import gather_object
+
             others = gather_object([per_process_tensors(self.task)])[1:]
         if self.accelerator.is_main_process:
             checkpoints.save(self.state, self.task, self.optimizer, self.accelerator.scaler, others)

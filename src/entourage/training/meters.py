@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
-from accelerate import Accelerator
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from torch import Tensor
 
-from entourage.io.progress import is_shown
+from entourage.io.progress import is_shown, progress_lines
 from entourage.training.task import Losses
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
 
 
 class ProgressLine:
@@ -54,7 +57,17 @@ def progress_line(title: str, step: int, total: int, epochs: int, show: bool | N
     columns = (*(TextColumn(text) for text in texts), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), disable=not is_shown(show)) as progress:
         row = progress.add_task(title, total=total, completed=step, epoch="", loss="", metric="")
-        yield ProgressLine(progress, row, epochs)
+        task = progress.tasks[0]
+
+        def describe() -> str:
+            texts = (
+                f"{task.completed:.0f} of {total} steps",
+                *(task.fields[name] for name in ("epoch", "loss", "metric")),
+            )
+            return ", ".join(text for text in texts if text)
+
+        with progress_lines(title, describe, show):
+            yield ProgressLine(progress, row, epochs)
 
 
 class NonFiniteLossError(ValueError):

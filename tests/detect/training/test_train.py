@@ -121,7 +121,7 @@ def test_training_starts_from_another_detector(tmp_path: Path) -> None:
 
 
 def test_training_starts_from_a_shipped_detector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(detector_module, "WEIGHTS", tmp_path)
+    monkeypatch.setattr(detector_module, "weight_folders", lambda: [tmp_path])
     start = small_detector(("stem", "coda"), seed=5)
     files = save_detector(start, tmp_path / "detect.safetensors", max_shard_size=10_000)
     assert len(files) > 1

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from entourage.embed import BASELINE_LOSSES, GroupLoss, baseline_loss
+from entourage.extras import MissingExtraError
 
 LABELS = torch.arange(4).repeat_interleave(5)
 pytestmark = pytest.mark.filterwarnings("ignore:.*")  # the library uses deprecated names of torch
@@ -153,6 +154,9 @@ def test_invalid_sizes_raise(num_classes: int, embedding_size: int, message: str
 
 def test_missing_library_raises_if_it_is_required(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pytorch_metric_learning", None)  # makes the import fail
-    with pytest.raises(ValueError, match=r"'triplet' requires pytorch-metric-learning, .*; expected `pip install"):
+    with pytest.raises(
+        MissingExtraError,
+        match=r"pytorch_metric_learning .*; expected: pip install 'entourage\[losses\]'",
+    ):
         baseline_loss("triplet", 4, 8)
     assert baseline_loss("cross-entropy", 4, 8)

@@ -19,6 +19,7 @@ from entourage.engrave.dataset.state import STATE
 from entourage.engrave.dataset.worker import Outcome
 from entourage.engrave.engines.fonts import convert_font
 from entourage.engrave.options import EngraveOptions, EngraveTask, MusicFont
+from entourage.extras import MissingExtraError
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 
@@ -115,7 +116,7 @@ def test_a_second_run_in_the_same_folder_raises_an_error(
 
 def test_a_missing_engine_raises_an_error(tmp_path: Path, songs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lilypond", None)
-    with pytest.raises(ValueError, match="LilyPond is not installed"):
+    with pytest.raises(MissingExtraError, match=r"lilypond .*; expected: pip install 'entourage\[lilypond\]'"):
         engrave(small_options(tmp_path / "out", songs, engine="lilypond"))
     assert not (tmp_path / "out").exists()
 

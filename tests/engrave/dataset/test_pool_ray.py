@@ -18,6 +18,7 @@ from entourage.engrave.dataset.pool import run_tasks
 from entourage.engrave.dataset.state import UnwritableError
 from entourage.engrave.dataset.worker import Outcome, Worker
 from entourage.engrave.options import EngraveOptions, EngraveTask, MusicFont, PageOptions
+from entourage.extras import MissingExtraError
 
 OPTIONS = EngraveOptions(Path("out"), (Path("songs"),), ray="local")
 TASKS = [EngraveTask(f"task{i}", MusicFont("Leipzig")) for i in range(6)]
@@ -246,6 +247,6 @@ def test_errors_of_ray_are_one_line(cluster: Cluster, monkeypatch: pytest.Monkey
     with pytest.raises(ValueError, match=r"reached at 'auto': Could not find any running Ray instance\. Please"):
         pool_module.RayPool(EngraveOptions(Path("out"), compose=1, ray="auto"), TASKS)
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ValueError, match="Ray is not installed"):
+    with pytest.raises(MissingExtraError, match=r"ray .*; expected: pip install 'entourage\[ray\]'"):
         list(run_tasks(OPTIONS, TASKS))
     assert list(run_tasks(OPTIONS, [])) == []

@@ -13,11 +13,12 @@ from entourage.engrave.engines.lilypond import LilypondEngraver, escape_text
 from entourage.engrave.options import PageOptions
 from entourage.engrave.scores.archives import ScoreFile
 from entourage.engrave.scores.parsing import Score, parse_score, read_score
+from entourage.extras import MissingExtraError
 
 
 def test_a_missing_lilypond_raises_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lilypond", None)
-    with pytest.raises(ValueError, match="LilyPond is not installed"):
+    with pytest.raises(MissingExtraError, match=r"lilypond .*; expected: pip install 'entourage\[lilypond\]'"):
         LilypondEngraver(PageOptions())
 
 

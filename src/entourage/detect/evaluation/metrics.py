@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from entourage.detect.detections import Detections
+from entourage.extras import extra_imports
 
 OVERLAPS = (0.25, *(round(0.5 + 0.05 * step, 2) for step in range(10)))  # IoU thresholds of AP25, then of COCO's AP
 Floats = NDArray[np.float64]
@@ -81,7 +82,8 @@ def average_precision(ground_truth: Sequence[Detections], detections: Sequence[D
     Raises:
         ValueError: the numbers of pages or the class lists differ, or there is no page.
     """
-    from faster_coco_eval import COCO, COCOeval_faster
+    with extra_imports():
+        from faster_coco_eval import COCO, COCOeval_faster
 
     classes = _common_classes(ground_truth, detections)
     images = [{"id": number} for number in range(1, len(ground_truth) + 1)]

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from entourage.data.media import IMAGE_SUFFIXES, UnreadableImageError
+from entourage.extras import extra_imports
 from entourage.io.files import error_reason
 
 MAX_PIXELS = 80_000_000  # A3 at 600 dpi has 70 million
@@ -313,7 +314,8 @@ def _as_unreadable_image_error(name: str | Path) -> Iterator[None]:
 
 
 def _read_pdf(file: Path, done: Container[int]) -> Iterator[RawPage | UnreadableImageError]:
-    import pypdfium2  # a compiled library that only PDF files need
+    with extra_imports():
+        import pypdfium2  # a compiled library that only PDF files need
 
     with _as_unreadable_image_error(file):
         document = pypdfium2.PdfDocument(file)

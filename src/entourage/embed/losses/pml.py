@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from entourage.embed.losses.group_loss import GroupLoss
+from entourage.extras import extra_imports
 from entourage.validation import check_sizes
 
 
@@ -126,12 +127,9 @@ BASELINE_LOSSES = ("cross-entropy", *_FACTORIES)
 
 
 def _import_pml(name: str) -> ModuleType:
-    try:
+    with extra_imports():
         import pytorch_metric_learning
         from pytorch_metric_learning import distances, losses, miners, regularizers  # noqa: F401
-    except ImportError as error:
-        advice = "expected `pip install pytorch-metric-learning`"
-        raise ValueError(f"loss {name!r} requires pytorch-metric-learning, which is missing; {advice}") from error
     module: ModuleType = pytorch_metric_learning
     return module
 

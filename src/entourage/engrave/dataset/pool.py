@@ -26,6 +26,7 @@ from typing import Any
 from entourage.engrave.dataset.state import UnwritableError, software_versions
 from entourage.engrave.dataset.worker import Outcome, Worker
 from entourage.engrave.options import EngraveOptions, EngraveTask
+from entourage.extras import extra_imports
 from entourage.io.files import error_reason
 
 _TASK_TIMEOUT = 600.0  # seconds per task
@@ -308,10 +309,8 @@ def _connect(address: str) -> Any:
     """Connect to a Ray cluster, and return the module `ray`."""
     check_address(address)
     with _limited_retries(address):
-        try:
+        with extra_imports():
             import ray
-        except ImportError as error:
-            raise ValueError("Ray is not installed; expected: pip install ray") from error
         try:
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except (OSError, RuntimeError, ValueError) as error:

@@ -40,6 +40,7 @@ from entourage.engrave.render.outlines import (
 )
 from entourage.engrave.render.page import Page, render_page
 from entourage.engrave.scores.parsing import Score
+from entourage.extras import extra_imports
 from entourage.io.safe_formats import parse_xml
 
 
@@ -177,14 +178,12 @@ class LilypondEngraver:
         options: size of pages.
 
     Raises:
-        ValueError: LilyPond is not installed.
+        MissingExtraError: LilyPond is not installed.
     """
 
     def __init__(self, options: PageOptions) -> None:
-        try:
+        with extra_imports():
             import lilypond
-        except ImportError as error:
-            raise ValueError("LilyPond is not installed; expected: pip install lilypond") from error
         self.options = options
         self._folder = Path(lilypond.executable("lilypond")).parent
         self._reader = LilypondReader(options.interline)
