@@ -86,7 +86,7 @@ def test_interfaces_name_the_extra_that_they_require(code: str, extra: str, tmp_
     ("code", "unneeded"),
     [
         ("from entourage import GraphTransduction, LearnedClustering, GroupLoss", "accelerate"),
-        ("import entourage.label.pipeline, entourage.embed.search, entourage.cluster.pipeline", "accelerate"),
+        ("import entourage.label.pipeline, entourage.embed.index.search, entourage.cluster.pipeline", "accelerate"),
         ("import entourage.training", "accelerate"),
     ],
 )

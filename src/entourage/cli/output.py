@@ -141,7 +141,7 @@ def _restored_streams() -> Iterator[None]:
 
 
 def _object(output: Output, error: BaseException | None) -> dict[str, Any]:
-    """Return the object of `--json`: the result of the command or, if it has none, its lines; skipped items; the error."""
+    """Return the object of `--json`: the result of the command or, if it has none, its lines; or the error."""
     values: dict[str, Any] = output.result if output.reported else {"lines": output.lines.getvalue().splitlines()}
     message, code = describe_error(error) if error is not None else ("", 0)
     if message:
