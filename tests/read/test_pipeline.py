@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 from PIL import Image
 from tests.read.small import melody, page_of
@@ -220,6 +221,27 @@ def test_a_process_that_dies_is_an_error_that_names_the_option(folder: Path, tmp
     tasks = [module.PageTask(folder / "a.png", None)] * 2
     with pytest.raises(ValueError, match="workers: a process ended unexpectedly"):
         list(module._read_tasks(tasks, tmp_path / "m.safetensors", module.torch.device("cpu"), 2))
+
+
+def test_a_resumed_run_has_the_threads_of_its_processes(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+
+    def count(self: ScoreReader, image: NDArray[np.uint8], source: str = "") -> Any:
+        seen.append(torch.get_num_threads())
+        raise ValueError("no music")
+
+    monkeypatch.setattr(ScoreReader, "read_page", count)
+    monkeypatch.setattr(module, "count_threads", lambda workers: 6 if workers is None else workers)
+    device = torch.device("cpu")
+    assert module._count_processes(None, device, 100) == 4
+    assert module._count_processes(None, torch.device("cuda"), 100) == 1
+    assert module._count_processes(8, device, 3) == 3
+    before = torch.get_num_threads()
+    tasks = [module.PageTask(folder / "a.png", None)]
+    assert list(module._read_tasks(tasks, tmp_path, device, 2)) == [(tasks[0], "no music")]
+    assert (seen, torch.get_num_threads()) == ([3], before)
 
 
 def test_the_report_shows_the_same_measures_twice(folder: Path, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from tests.read.musicxml_schema import schema_errors
 from tests.read.small import chord, measure, page_of, score_of
 
 from entourage.data.media import UnreadableImageError
+from entourage.detect import Detections
+from entourage.detect.preprocessing.prepare import PreparedPage
 from entourage.read.formats.musicxml import to_musicxml
 from entourage.read.formats.score_json import read_score
 from entourage.read.reader import PageReading, ScoreReader, Transcription, join_pages
@@ -149,3 +152,18 @@ def test_the_number_of_notes_of_a_page(reader: ScoreReader, melody_page: NDArray
     reading = reader.read_page(melody_page, "melody.png")
     assert isinstance(reading, PageReading)
     assert (reading.n_notes, reading.info.source, reading.info.width) == (6, "melody.png", 1100)
+
+
+def test_uncertain_symbols_have_a_message(
+    reader: ScoreReader, melody_page: NDArray[np.uint8], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    detect_raw = reader.detector.detect_raw
+
+    def doubtful(prepared: PreparedPage) -> tuple[Detections, bool]:
+        found, upside_down = detect_raw(prepared)
+        return replace(found, scores=found.scores * 0.7), upside_down
+
+    monkeypatch.setattr(reader.detector, "detect_raw", doubtful)
+    score = reader.read(melody_page)
+    assert score.message == "page: symbols are uncertain: handwriting and poor pictures are not read reliably"
+    assert rows(score) == MELODY

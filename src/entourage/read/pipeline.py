@@ -193,7 +193,7 @@ def _read_documents(
     tasks = [task for task in owner if records.get(task) is None]
     with progress_bar("Reading", len(owner), config.progress) as advance:
         advance(len(owner) - len(tasks))
-        for task, result in _read_tasks(tasks, model, device, config.workers):
+        for task, result in _read_tasks(tasks, model, device, _count_processes(config.workers, device, len(owner))):
             if isinstance(result, str):
                 run.skipped.append((task.source, result))
             else:
@@ -205,21 +205,36 @@ def _read_documents(
             advance(1)
 
 
+def _count_processes(workers: int | None, device: torch.device, n_pages: int) -> int:
+    """Return the number of processes of a run; None: one for each core, at most `_MAX_WORKERS`, and one on a GPU."""
+    if workers is None:
+        workers = min(count_threads(None), _MAX_WORKERS) if device.type == "cpu" else 1
+    return max(1, min(count_threads(workers), n_pages))
+
+
 def _read_tasks(
-    tasks: Sequence[PageTask], model: Path, device: torch.device, workers: int | None
+    tasks: Sequence[PageTask], model: Path, device: torch.device, size: int
 ) -> Iterator[tuple[PageTask, PageReading | str]]:
-    """Read pages in processes; yield each with its music, or with the reason why it cannot be read."""
-    cores = count_threads(None)
-    size = count_threads(workers) if workers is not None else 1 if device.type != "cpu" else min(cores, _MAX_WORKERS)
-    size = min(size, len(tasks))
-    if size <= 1:
-        if tasks:
-            reader = ScoreReader.load(model, str(device))
-            for task in tasks:
-                yield task, _read_page(reader, task)
+    """Read pages in processes; yield each with its music, or with the reason why it cannot be read.
+
+    The number of threads of a process depends on `size` only, because the last digits of scores depend on it: a resumed
+    run, which may have fewer pages than processes, gives the same results.
+    """
+    threads = max(1, count_threads(None) // size)
+    if size == 1 or len(tasks) <= 1:
+        before = torch.get_num_threads()
+        torch.set_num_threads(before if size == 1 else threads)
+        try:
+            if tasks:
+                reader = ScoreReader.load(model, str(device))
+                for task in tasks:
+                    yield task, _read_page(reader, task)
+        finally:
+            torch.set_num_threads(before)
         return
     others = set(mp.active_children())
-    arguments = (model, str(device), max(1, cores // size))
+    size = min(size, len(tasks))
+    arguments = (model, str(device), threads)
     executor = ProcessPoolExecutor(size, mp.get_context("spawn"), _start_worker, arguments)
     try:
         yield from _results(executor, tasks, 2 * size)

@@ -28,6 +28,10 @@ from entourage.read.transpose import Interval, transpose
 
 SYMBOL_THRESHOLD = 0.3  # minimum score of the symbols of a page that no note refers to
 NO_NOTES = "staves without notes"
+UNSURE = "symbols are uncertain: handwriting and poor pictures are not read reliably"
+_MIN_HEAD_SCORE = (
+    0.6  # mean score of noteheads: about 0.8 on prints and photographs of prints, 0.5 in handwriting
+)
 _PERCUSSION = "percussion staves, which are not read"
 _PERCUSSION_CLEF = "clefUnpitchedPercussion"
 
@@ -269,7 +273,16 @@ def _message(page: UprightPage, reading: PageReading) -> str:
         parts.append(page.prepared.message)
     if page.prepared.image is not None and reading.n_notes == 0:
         parts.append(_PERCUSSION if _is_percussion(page.symbols) else NO_NOTES)
+    if reading.n_notes and _mean_head_score(page.symbols) < _MIN_HEAD_SCORE:
+        parts.append(UNSURE)
     return "; ".join(parts)
+
+
+def _mean_head_score(symbols: Detections) -> float:
+    """Return the mean score of the noteheads of a page, 1 if there are none."""
+    is_head = torch.tensor([name.startswith("notehead") for name in symbols.names], dtype=torch.bool)
+    scores = symbols.scores[is_head & (symbols.scores >= SYMBOL_THRESHOLD)]
+    return float(scores.mean()) if len(scores) else 1.0
 
 
 def _is_percussion(symbols: Detections) -> bool:
