@@ -14,9 +14,10 @@ from entourage.detect.options import INTERLINE
 from entourage.detect.preprocessing.reading import GrayImage
 from entourage.read.attachments import attach
 from entourage.read.beams import BeamInk, measure_beams
+from entourage.read.durations import TICKS
 from entourage.read.events import Event, Glyph, Head, find_events, to_glyphs
 from entourage.read.layout import BarLine, Layout, System, binarize, read_layout
-from entourage.read.rhythm import TICKS, MeasureInput, Placed, Reading, solve
+from entourage.read.rhythm import MeasureInput, Placed, Reading, solve
 from entourage.read.score import STEPS, Beam, Chord, Clef, Measure, Note, Pitch
 from entourage.read.signatures import Sign, find_signs, in_key_signature
 

@@ -1,11 +1,11 @@
 """Onsets, durations and voices of a measure: the most plausible reading in which the voices add up.
 
 Chords and rests are processed from left to right, column by column. A state of the search is the time of the column and
-the time at which each voice of each staff ends; a transition chooses a duration for every chord and rest of the column
-and the voice that continues with it. Every deviation from what is printed, and every time that a voice is silent
-without a rest, has a cost. Dynamic programming over the states finds the cheapest reading and the second cheapest. The
-search is exact as long as a column has no more than `_MAX_STATES` states of at most the cost bound, which is raised
-step by step.
+for each voice of each staff its end, its open beamed group and its open tuplet; a transition chooses a duration for every
+chord and rest of the column and the voice that continues with it. Every deviation from what is printed, and every time
+that a voice is silent without a rest, has a cost. A narrow search finds an upper bound of the cost, then dynamic
+programming over all states below it finds the cheapest reading and the second cheapest. It is exact as long as no column
+has more than `_MAX_STATES` states.
 """
 
 from __future__ import annotations
@@ -13,60 +13,40 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from math import log
 
+from entourage.read.durations import TICKS, Choice, choices_of, printed
 from entourage.read.events import Event
-from entourage.read.score import NOTE_VALUES
 
-TICKS = 6720  # per quarter note: divisible by 128th notes and by tuplets of 3, 5 and 7
-_VALUES = list(NOTE_VALUES)
 _COLUMN = 7.5  # pixels: chords that are nearer to each other begin together
 _SHIFTED = 15.0  # pixels: chords up to this distance may begin together, if heads of two voices are side by side
-_MAX_STATES = 80
-_BOUNDS = (1.5, 4.0, 8.0)  # cost bounds, tried one after the other
+_NARROW = 12  # states of a column in the search for an upper bound
+_MAX_STATES = 160
+_MAX_PLACEMENTS = 60  # ways to continue the voices of one staff with one column
+_BOUNDS = (1.0, 3.0, 6.0, 12.0, 30.0)  # of the cost, tried one after the other by the narrow search
+_MARGIN = 0.6  # a second reading may cost more than the best by this
 _MAX_VOICES = 3  # per staff
 
-# Costs of deviations, in units of which an implausible one has several.
+# Costs, in the units of those of `durations`.
 _OPEN_VOICE = 0.5  # a second voice at the beginning of the measure
 _OPEN_LATER = 1.2  # a second voice that begins later
-_GAP = 1.2  # a voice is silent without a rest
+_SILENT = 0.6  # a voice is silent without a rest, and again if it continues
+_EMPTY = 1.9  # all voices of a staff are silent without a rest
 _WRONG_STEM = 0.6  # the upper of two voices has its stems down, or the lower one up
-_SHORT_VOICE = 0.6  # a further voice ends before the measure does
-_SHORT = 2.5  # the first voice of a staff does
 _LONG = 5.0  # a voice ends after the measure
-_BEAM = 1.3  # one beam or flag more or less than measured
-_DOT = 1.6  # a dot more than detected
-_NO_DOT = 1.0  # a dot less
-_VALUE = 2.2  # quarter notes and half notes mistaken for each other
-_TUPLET = 0.55  # each note of a triplet that has no printed 3
-_NO_TUPLET = 0.8  # each note that a printed 3 seems to belong to, but that is not in a triplet
-_DROP = 3.0  # a detection that is not a symbol, times its score
+_LONG_MEASURE = 4.0  # all voices do
+_SHORT_MEASURE = 2.0  # the measure is too short
+_UPBEAT = 0.3  # the same, where incomplete measures are expected
+_MID_GROUP = 0.5  # a tuplet without a number starts within a beamed group
+_NO_GROUP = 0.8  # it has no beam
+_NEXT_TUPLET = 0.05  # a tuplet without a number follows another one
+_BROKEN_GROUP = 2.0  # a beamed group changes its voice
 _SHIFT = 0.3  # two columns side by side begin together
-_SPACING = 0.12  # factor of the logarithm by which the distance of columns deviates from their time
+_SPACING = 0.15  # factor of the logarithm by which the distance of columns deviates from their time
 
-
-@dataclass(frozen=True)
-class Choice:
-    """A reading of one chord or rest.
-
-    Attributes:
-        ticks: its duration; 0 if it is dropped.
-        value: name of the note value.
-        dots: number of dots.
-        tuplet: ratio such as (3, 2), or None.
-        cost: cost of the reading.
-        full_measure: whether it is a rest of a whole measure.
-        dropped: whether the symbol is ignored.
-    """
-
-    ticks: int
-    value: str
-    dots: int
-    tuplet: tuple[int, int] | None
-    cost: float
-    full_measure: bool = False
-    dropped: bool = False
+Voice = tuple[int, int, int, int]  # end (-1: silent), open beamed group, ticks to complete a tuplet, its number
+Voices = tuple[Voice, ...]
+_IDLE: Voice = (-1, 0, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -105,21 +85,6 @@ class Reading:
     problem: str = ""
 
 
-@dataclass(frozen=True)
-class _State:
-    """The time of the last column and the ends of the voices of each staff."""
-
-    time: int
-    ends: tuple[tuple[int, ...], ...]
-
-
-@dataclass
-class _Path:
-    cost: float
-    step: tuple[Placed, ...]
-    before: _Path | None
-
-
 @dataclass
 class MeasureInput:
     """What is known of a measure before its rhythm is solved.
@@ -131,6 +96,8 @@ class MeasureInput:
         length: expected length in ticks, or None.
         tuplets: for each event, the number of a printed tuplet that it may belong to, or 0.
         may_be_short: whether the measure may be incomplete: an upbeat, or a part of a measure at a repeat.
+        tuplet_cost: cost of a tuplet without a number.
+        choices: for each event its readings, cheapest first; those of `choices_of` if empty.
     """
 
     events: list[Event]
@@ -139,6 +106,23 @@ class MeasureInput:
     length: int | None
     tuplets: list[int] = field(default_factory=list)
     may_be_short: bool = False
+    tuplet_cost: float = 1.6
+    choices: list[list[Choice]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _State:
+    """The time of the last column and the voices of each staff."""
+
+    time: int
+    voices: tuple[Voices, ...]
+
+
+@dataclass
+class _Path:
+    cost: float
+    step: tuple[Placed, ...]
+    before: _Path | None
 
 
 def solve(measure: MeasureInput) -> list[Reading]:
@@ -150,20 +134,49 @@ def solve(measure: MeasureInput) -> list[Reading]:
     Returns:
         One or two readings; at least one, with a `problem` if no reading adds up.
     """
-    if not measure.events:
-        return [Reading([], measure.length or 4 * TICKS, 0.0)]
-    columns = _columns(measure.events)
-    finals: list[tuple[float, _Path, int, str]] = []
-    for bound in _BOUNDS:
-        finals = _search(measure, columns, bound)
-        if finals:
-            break
+    search, resting = _prepare(measure)
+    if search is None:
+        return [Reading(resting, measure.length or 4 * TICKS, 0.0)]
+    finals = next((found for bound in _BOUNDS if (found := search.run(bound, _NARROW))), [])
     if not finals:
-        return [_fallback(measure, columns)]
+        return [solve_by_rules(measure)]
+    finals = search.run(finals[0][0] + _MARGIN, _MAX_STATES) or finals
     readings = []
     for cost, path, length, problem in finals[:2]:
-        readings.append(Reading(_unwind(path), length, cost, problem))
+        readings.append(Reading(resting + _unwind(path), length, cost, problem))
     return readings
+
+
+def solve_by_rules(measure: MeasureInput) -> Reading:
+    """Return the reading that takes every duration as printed and follows the first plausible voice.
+
+    Args:
+        measure: chords, rests and the expected length.
+
+    Returns:
+        The reading, with a `problem` if its voices do not add up.
+    """
+    rules = [[printed(event)] for event in measure.events]
+    search, resting = _prepare(MeasureInput(**{**vars(measure), "choices": rules}))
+    if search is None:
+        return Reading(resting, measure.length or 4 * TICKS, 0.0)
+    finals = search.run(1e9, 1)
+    cost, path, length, problem = finals[0]
+    return Reading(resting + _unwind(path), length, cost, problem)
+
+
+def _prepare(measure: MeasureInput) -> tuple[_Search | None, list[Placed]]:
+    """Return the search for a measure without staves that rest, and the rests of these."""
+    resting, active = [], []
+    for i, event in enumerate(measure.events):
+        alone = measure.staff_of.count(measure.staff_of[i]) == 1
+        if alone and event.is_rest and event.value in ("whole", "breve") and event.dots == 0:
+            full = measure.length or 4 * TICKS
+            choice = Choice(full, "whole", 0, None, 0.0, full, full_measure=True)
+            resting.append(Placed(event, 0, choice, measure.staff_of[i], 0))
+        else:
+            active.append(i)
+    return (_Search(measure, active) if active else None), resting
 
 
 def _unwind(path: _Path) -> list[Placed]:
@@ -175,10 +188,10 @@ def _unwind(path: _Path) -> list[Placed]:
     return [placed for step in reversed(steps) for placed in step]
 
 
-def _columns(events: Sequence[Event]) -> list[list[int]]:
+def _columns(events: Sequence[Event], active: list[int]) -> list[list[int]]:
     """Return the indices of events that begin at about the same x, from left to right."""
     columns: list[list[int]] = []
-    for i in sorted(range(len(events)), key=lambda i: events[i].x):
+    for i in sorted(active, key=lambda i: events[i].x):
         if columns and events[i].x - events[columns[-1][0]].x < _COLUMN:
             columns[-1].append(i)
         else:
@@ -186,230 +199,236 @@ def _columns(events: Sequence[Event]) -> list[list[int]]:
     return columns
 
 
-def _search(measure: MeasureInput, columns: list[list[int]], bound: float) -> list[tuple[float, _Path, int, str]]:
-    """Return final costs, paths, lengths and problems of all readings within a cost bound, best first."""
-    choices = [_choices(measure, i) for i in range(len(measure.events))]
-    start = _State(0, ((),) * measure.n_staves)
-    layer: dict[_State, list[_Path]] = {start: [_Path(0.0, (), None)]}
-    length = measure.length
-    width = max(1.0, measure.events[columns[-1][-1]].x - measure.events[columns[0][0]].x)
-    for number, column in enumerate(columns):
-        following: dict[_State, list[_Path]] = {}
-        x = measure.events[column[0]].x
-        before = None if number == 0 else x - measure.events[columns[number - 1][0]].x
-        options = list(itertools.islice(_column_choices([choices[i] for i in column], bound), 24))
+_Final = tuple[float, _Path, int, str]
+_Placement = tuple[Voices, tuple[Placed, ...], float]
+
+
+class _Search:
+    """Dynamic programming over the columns of a measure."""
+
+    def __init__(self, measure: MeasureInput, active: list[int]) -> None:
+        self._measure = measure
+        self._length = measure.length
+        self._columns = _columns(measure.events, active)
+        self._staves = sorted({measure.staff_of[i] for i in active})
+        members: dict[int, list[int]] = {}
+        for i in active:
+            if (group := measure.events[i].beam_group) is not None:
+                members.setdefault(group, []).append(i)
+        self._group = {i: group for group, row in members.items() if len(row) > 1 for i in row}
+        self._first = {min(row, key=lambda i: measure.events[i].x) for row in members.values()}
+        self._last = {g: max(k for k, column in enumerate(self._columns) if set(column) & set(row)) for g, row in members.items()}
+        numbers = measure.tuplets or [0] * len(measure.events)
+        self._choices = measure.choices or [
+            choices_of(event, numbers[i], [measure.events[k] for k in members.get(event.beam_group or -1, [])], self._length)
+            for i, event in enumerate(measure.events)
+        ]
+        self._memory: dict[tuple[int, int, Voices, int], list[_Placement]] = {}
+        xs = [measure.events[column[0]].x for column in self._columns]
+        self._gaps = [b - a for a, b in itertools.pairwise([xs[0], *xs])]
+        self._width = max(1.0, xs[-1] - xs[0])
+
+    def run(self, bound: float, max_states: int) -> list[_Final]:
+        """Return costs, paths, lengths and problems of the readings that cost at most `bound`, best first."""
+        layer: dict[_State, list[_Path]] = {_State(0, ((),) * self._measure.n_staves): [_Path(0.0, (), None)]}
+        for k in range(len(self._columns)):
+            following: dict[_State, list[_Path]] = {}
+            limit = bound
+            for state, paths in layer.items():  # cheapest first
+                self._expand(k, state, paths, limit, following)
+                if len(following) > 2 * max_states:
+                    following = _cheapest(following, max_states)
+                    limit = min(limit, max(rows[0].cost for rows in following.values()))
+            layer = _cheapest(following, max_states)
+        finals: list[_Final] = []
         for state, paths in layer.items():
-            for time, extra in _times(state, number == 0, before, width, length):
-                for chosen, cost in options:
-                    base = paths[0].cost + extra + cost
-                    if base > bound:
-                        break
-                    for ends, step, more in _place(measure, column, chosen, state, time):
-                        total = base + more
-                        too_long = length is not None and _overshoots(ends, length)
-                        if total > bound or (too_long and total + _LONG > bound):
-                            continue
-                        _keep(following, _State(time, ends), paths, step, total - paths[0].cost)
-        if len(following) > _MAX_STATES:
-            best = sorted(following.items(), key=lambda item: item[1][0].cost)[:_MAX_STATES]
-            following = dict(best)
-        layer = following
-    finals: list[tuple[float, _Path, int, str]] = []
-    for state, paths in layer.items():
-        for cost, target, problem in _finish(measure, state):
-            finals.extend((path.cost + cost, path, target, problem) for path in paths if path.cost + cost <= bound)
-    return sorted(finals, key=lambda item: item[0])
+            for cost, target, problem in self._finish(state):
+                finals.extend((path.cost + cost, path, target, problem) for path in paths if path.cost + cost <= bound)
+        return sorted(finals, key=lambda item: item[0])
+
+    def _expand(self, k: int, state: _State, paths: list[_Path], bound: float, following: dict[_State, list[_Path]]) -> None:
+        """Add the continuations of a state by column `k`."""
+        for time, extra in self._times(state, k):
+            base = paths[0].cost + extra
+            if base > bound:
+                continue
+            settled = [_settle(voices, time) for voices in state.voices]
+            base += sum(cost for _, cost in settled)
+            if base > bound:
+                continue
+            rows = [self._placements(k, staff, settled[staff][0], time) for staff in self._staves]
+            every = [row for row, _ in settled]
+            for voices, step, cost in _combined(rows, bound - base):
+                for staff, row in zip(self._staves, voices, strict=True):
+                    every[staff] = row
+                _keep(following, _State(time, tuple(every)), paths, step, base + cost - paths[0].cost)
+
+    def _times(self, state: _State, k: int) -> Iterator[tuple[int, float]]:
+        """Yield the times at which column `k` may begin, with their costs."""
+        if k == 0:
+            yield 0, 0.0
+            return
+        ends = sorted({end for row in state.voices for end, *_ in row if end > state.time})
+        if self._gaps[k] < _SHIFTED or not ends:
+            yield state.time, _SHIFT
+        total = self._length or max(ends, default=4 * TICKS)
+        for end in ends:
+            late = 0.0 if self._length is None or end < self._length or state.time >= self._length else _LONG_MEASURE
+            ratio = (self._gaps[k] / self._width) / max((end - state.time) / total, 1e-6)
+            yield end, late + _SPACING * abs(log(max(ratio, 1e-3)))
+
+    def _placements(self, k: int, staff: int, voices: Voices, time: int) -> list[_Placement]:
+        """Return the ways to continue the voices of a staff with the symbols of column `k`, cheapest first.
+
+        A voice that becomes longer than the measure is paid for at once.
+        """
+        key = (k, staff, voices, time)
+        if key not in self._memory:
+            items = [i for i in self._columns[k] if self._measure.staff_of[i] == staff]
+            found = list(self._place(k, items, staff, voices, time)) if items else [(voices, (), 0.0)]
+            self._memory[key] = sorted(found, key=lambda item: item[2])[:_MAX_PLACEMENTS]
+        return self._memory[key]
+
+    def _place(self, k: int, items: list[int], staff: int, voices: Voices, time: int) -> Iterator[_Placement]:
+        """Yield placements of symbols in different voices of a staff; any of them may be dropped."""
+        slots = range(min(_MAX_VOICES, len(voices) + len(items)))
+        for order in itertools.product([-1, *slots], repeat=len(items)):
+            used = [slot for slot in order if slot >= 0]
+            if len(set(used)) < len(used) or any(s > len(voices) and s - 1 not in used for s in used):
+                continue
+            active = len({slot for slot, voice in enumerate(voices) if voice[0] > time} | set(used))
+            options = [
+                self._options(k, i, staff, slot, voices[slot] if 0 <= slot < len(voices) else None, time, active)
+                for i, slot in zip(items, order, strict=True)
+            ]
+            for chosen in itertools.product(*options):
+                row = list(voices) + [_IDLE] * (max(used, default=-1) + 1 - len(voices))
+                placed: tuple[Placed, ...] = ()
+                for slot, (voice, one, _) in zip(order, chosen, strict=True):
+                    if slot >= 0:
+                        row[slot] = voice
+                        placed += one
+                yield tuple(row), placed, sum(option[2] for option in chosen)
+
+    def _options(
+        self, k: int, i: int, staff: int, slot: int, voice: Voice | None, time: int, active: int
+    ) -> list[tuple[Voice, tuple[Placed, ...], float]]:
+        """Return the readings of symbol `i` in a voice: the voice after it, the placed symbol and the cost."""
+        event, choices = self._measure.events[i], self._choices[i]
+        if slot < 0:
+            return [(_IDLE, (), choice.cost) for choice in choices if choice.dropped]
+        end, group, left, number = voice or _IDLE
+        if end > time or (left and end < time):
+            return []
+        base = 0.0
+        if voice is None and slot:
+            base += _OPEN_VOICE if time == 0 else _OPEN_LATER
+        elif end < time:  # silent before
+            base += _SILENT
+        if active > 1 and event.stem is not None and event.stem.direction != ("down" if slot else "up"):
+            base += _WRONG_STEM
+        own = self._group.get(i, 0)
+        if group and group != own and not event.is_rest and self._last[group] >= k:
+            base += _BROKEN_GROUP
+        if own and own != group and i not in self._first:
+            base += _BROKEN_GROUP
+        new_group = (own if own and self._last[own] > k else 0) if own or not event.is_rest else group
+        found = []
+        for choice in choices:
+            if choice.dropped:
+                continue
+            for remaining, n, cost in self._tuplet_steps(i, choice, left, number):
+                after = (time + choice.ticks, new_group, remaining, n)
+                late = _LONG if self._length is not None and time < self._length < after[0] else 0.0
+                found.append((after, (Placed(event, time, choice, staff, slot),), base + choice.cost + cost + late))
+        return found
+
+    def _tuplet_steps(self, i: int, choice: Choice, left: int, number: int) -> list[tuple[int, int, float]]:
+        """Return what is left of the tuplet of a voice after a choice, the tuplet's number and the cost."""
+        if choice.tuplet is None:
+            return [] if left else [(0, 0, 0.0)]
+        n = choice.tuplet[0]
+        if left:
+            return [(left - choice.nominal, n, 0.0)] if n == number and choice.nominal <= left else []
+        cost = 0.0
+        if not (self._measure.tuplets and self._measure.tuplets[i]):
+            cost = _NEXT_TUPLET if number == n else self._measure.tuplet_cost
+            if number != n:
+                cost += _NO_GROUP if i not in self._group else 0.0 if i in self._first else _MID_GROUP
+        units = {choice.nominal * 2 // 3} if choice.dots == 1 else {choice.nominal, choice.nominal // 2}
+        if n > 3:
+            units = {choice.nominal}
+        return [(n * u - choice.nominal, n, cost + (0.0 if u == choice.nominal else 0.3)) for u in units if n * u > choice.nominal]
+
+    def _finish(self, state: _State) -> Iterator[tuple[float, int, str]]:
+        """Yield costs, lengths and problems of ending the measure at a state."""
+        if any(left for row in state.voices for _, _, left, _ in row):
+            yield _LONG, self._length or max(end for row in state.voices for end, *_ in row), "a tuplet is not complete"
+            return
+        ends = [[end for end, *_ in row] for row in state.voices]
+        longest = max((end for row in ends for end in row), default=0)
+        expected = self._length if self._length is not None else longest
+        target = longest if longest < expected or state.time >= expected else expected
+        for target in {target, expected} if longest < expected else {target}:
+            cost, early = 0.0, False
+            for row in ends:
+                cost += _SILENT * sum(0 <= end < target for end in row)
+                if row and max(row) < target:
+                    cost, early = cost + _EMPTY, True
+            problem = ""
+            if target < expected:
+                cost += _UPBEAT if self._measure.may_be_short else _SHORT_MEASURE
+                problem = "" if self._measure.may_be_short else "all voices are shorter than the measure"
+            elif longest > expected:
+                problem = f"{'all voices are' if target > expected else 'a voice is'} longer than the measure"
+            elif early:
+                problem = "a voice is shorter than the measure"
+            yield cost, target, problem
 
 
-def _keep(
-    layer: dict[_State, list[_Path]], state: _State, paths: list[_Path], step: tuple[Placed, ...], cost: float
-) -> None:
+def _cheapest(layer: dict[_State, list[_Path]], n: int) -> dict[_State, list[_Path]]:
+    """Return the `n` cheapest states, cheapest first."""
+    return dict(sorted(layer.items(), key=lambda item: item[1][0].cost)[:n])
+
+
+def _settle(voices: Voices, time: int) -> tuple[Voices, float]:
+    """Return voices at a time, those that ended before marked as silent, and the cost of their silence."""
+    cost = 0.0
+    row = []
+    for voice in voices:
+        if 0 <= voice[0] < time:
+            cost += _SILENT + (_LONG if voice[2] else 0.0)
+            voice = _IDLE
+        row.append(voice)
+    if cost and all(voice is _IDLE for voice in row):
+        cost += _EMPTY
+    return tuple(row), cost
+
+
+def _combined(rows: list[list[_Placement]], budget: float) -> Iterator[tuple[tuple[Voices, ...], tuple[Placed, ...], float]]:
+    """Yield one placement of each staff, as long as they cost at most `budget` together."""
+    if len(rows) == 1:
+        for voices, step, cost in rows[0]:
+            if cost > budget:
+                return
+            yield (voices,), step, cost
+        return
+    for voices, step, cost in rows[0]:
+        if cost > budget:
+            return
+        for others, more, rest in _combined(rows[1:], budget - cost):
+            yield (voices, *others), step + more, cost + rest
+
+
+def _keep(layer: dict[_State, list[_Path]], state: _State, paths: list[_Path], step: tuple[Placed, ...], cost: float) -> None:
     """Add the continuations of paths to a state, which keeps its two cheapest."""
-    kept = layer.setdefault(state, [])
+    kept = layer.get(state)
+    if kept is None:
+        layer[state] = [_Path(path.cost + cost, step, path) for path in paths]
+        return
     for path in paths:
         total = path.cost + cost
         if len(kept) < 2 or total < kept[-1].cost:
             kept.append(_Path(total, step, path))
             kept.sort(key=lambda p: p.cost)
             del kept[2:]
-
-
-def _overshoots(ends: tuple[tuple[int, ...], ...], length: int) -> bool:
-    return any(end > length for staff in ends for end in staff)
-
-
-def _times(
-    state: _State, first: bool, distance: float | None, width: float, length: int | None
-) -> Iterator[tuple[int, float]]:
-    """Yield the times at which the next column may begin, with their costs."""
-    if first or distance is None:
-        yield 0, 0.0
-        return
-    ends = sorted({end for staff in state.ends for end in staff if end > state.time})
-    if distance < _SHIFTED:
-        yield state.time, _SHIFT
-    total = length or max(ends, default=4 * TICKS)
-    for end in ends:
-        if length is not None and end >= length:
-            continue
-        ratio = (distance / width) / max((end - state.time) / total, 1e-6)
-        yield end, _SPACING * abs(log(max(ratio, 1e-3)))
-
-
-def _column_choices(choices: list[list[Choice]], bound: float) -> Iterator[tuple[tuple[Choice, ...], float]]:
-    """Yield combinations of readings of the symbols of a column, cheapest first."""
-    combined = [(chosen, sum(choice.cost for choice in chosen)) for chosen in itertools.product(*choices)]
-    yield from sorted((item for item in combined if item[1] <= bound), key=lambda item: item[1])
-
-
-def _place(
-    measure: MeasureInput, column: list[int], chosen: tuple[Choice, ...], state: _State, time: int
-) -> Iterator[tuple[tuple[tuple[int, ...], ...], tuple[Placed, ...], float]]:
-    """Yield the ways to continue voices with the symbols of a column: new ends, placed symbols and cost."""
-    items = [(i, choice) for i, choice in zip(column, chosen, strict=True) if not choice.dropped]
-    if not items:
-        yield state.ends, (), 0.0
-        return
-    by_staff: dict[int, list[tuple[int, Choice]]] = {}
-    for i, choice in items:
-        by_staff.setdefault(measure.staff_of[i], []).append((i, choice))
-    per_staff = [
-        list(_place_in_staff(measure, staff, group, state.ends[staff], time)) for staff, group in by_staff.items()
-    ]
-    for combination in itertools.product(*per_staff):
-        ends = list(state.ends)
-        placed: tuple[Placed, ...] = ()
-        cost = 0.0
-        for staff, (staff_ends, staff_placed, staff_cost) in zip(by_staff, combination, strict=True):
-            ends[staff] = staff_ends
-            placed += staff_placed
-            cost += staff_cost
-        yield tuple(ends), placed, cost
-
-
-def _place_in_staff(
-    measure: MeasureInput, staff: int, group: list[tuple[int, Choice]], ends: tuple[int, ...], time: int
-) -> Iterator[tuple[tuple[int, ...], tuple[Placed, ...], float]]:
-    """Yield the ways to continue the voices of one staff with the symbols that begin at a time."""
-    n_voices = len(ends)
-    for voices in itertools.permutations(range(min(_MAX_VOICES, n_voices + len(group))), len(group)):
-        new = list(ends)
-        cost, placed, possible = 0.0, [], True
-        for (i, choice), voice in sorted(zip(group, voices, strict=True), key=lambda item: item[1]):
-            if voice > len(new):
-                possible = False
-                break
-            event = measure.events[i]
-            if voice == len(new):
-                new.append(0)
-                if voice:
-                    cost += _OPEN_VOICE if time == 0 else _OPEN_LATER
-                elif time:
-                    cost += _GAP
-            elif new[voice] > time:
-                possible = False
-                break
-            elif new[voice] < time:
-                cost += _GAP
-            cost += _stem_cost(event, voice, len(group), n_voices)
-            new[voice] = time + choice.ticks
-            placed.append(Placed(event, time, choice, staff, voice))
-        if possible:
-            yield tuple(new), tuple(placed), cost
-
-
-def _stem_cost(event: Event, voice: int, together: int, n_voices: int) -> float:
-    """Return the cost of the stem direction of a chord in a voice, where a staff has several."""
-    if max(together, n_voices) < 2 or event.stem is None:
-        return 0.0
-    expected = "up" if voice == 0 else "down"
-    return 0.0 if event.stem.direction == expected else _WRONG_STEM
-
-
-def _finish(measure: MeasureInput, state: _State) -> Iterator[tuple[float, int, str]]:
-    """Yield costs, lengths and problems of ending the measure at a state."""
-    longest = max((end for staff in state.ends for end in staff), default=0)
-    targets = {measure.length if measure.length is not None else longest}
-    if measure.length is not None and longest < measure.length:
-        targets.add(longest)
-    for target in sorted(targets):
-        cost, late, early = 0.0, False, False
-        for ends in state.ends:
-            for voice, end in enumerate(ends):
-                if end > target:
-                    cost += _LONG
-                    late = True
-                elif end < target:
-                    cost += (_SHORT if voice == 0 else _SHORT_VOICE) + (target - end) / (4 * TICKS)
-                    early |= voice == 0 and max(ends) < target
-        short = measure.length is not None and target < measure.length
-        if short:
-            cost += 0.3 if measure.may_be_short else 2.0
-        problem = ""
-        if late:
-            problem = "a voice is longer than the measure"
-        elif early:
-            problem = "a voice is shorter than the measure"
-        elif short and not measure.may_be_short:
-            problem = "all voices are shorter than the measure"
-        yield cost, target, problem
-
-
-def _choices(measure: MeasureInput, i: int) -> list[Choice]:
-    """Return the readings of a chord or rest, cheapest first."""
-    event = measure.events[i]
-    number = measure.tuplets[i] if measure.tuplets else 0
-    found: list[Choice] = []
-    if event.is_rest and event.value in ("whole", "breve") and event.dots == 0:
-        alone = sum(1 for k in measure.staff_of if k == measure.staff_of[i]) == 1
-        full = measure.length or 4 * TICKS
-        found.append(Choice(full, "whole", 0, None, 0.0 if alone else 0.4, full_measure=True))
-    base = _VALUES.index(event.value)
-    variants = [(base, event.dots, 0.0)]
-    if event.dots:
-        variants.append((base, event.dots - 1, _NO_DOT))
-    if event.dots < 2:
-        variants.append((base, event.dots + 1, _DOT if event.dots == 0 else 2 * _DOT))
-    if event.value in ("half", "quarter") and not event.beams:
-        variants.append((_VALUES.index("quarter" if event.value == "half" else "half"), event.dots, _VALUE))
-    if event.beams or event.value == "quarter":
-        variants.append((base + 1, event.dots, _BEAM))
-        if event.beams:
-            variants.append((base - 1, event.dots, _BEAM))
-        if event.beams > 1:
-            variants.append((base - 2, event.dots, 2 * _BEAM))
-    elif event.is_rest:
-        variants.extend((k, event.dots, _VALUE) for k in (base - 1, base + 1) if 0 <= k < len(_VALUES))
-    ratios = {3: (3, 2), 6: (6, 4), 5: (5, 4), 7: (7, 4), 2: (2, 3), 4: (4, 3), 9: (9, 8)}
-    for k, dots, cost in variants:
-        if not 0 <= k < len(_VALUES):
-            continue
-        ticks = _ticks(_VALUES[k], dots)
-        if ticks is None:
-            continue
-        found.append(Choice(ticks, _VALUES[k], dots, None, cost + (_NO_TUPLET if number else 0.0)))
-        ratio = ratios.get(number, (3, 2)) if number else (3, 2)
-        if ticks * ratio[1] % ratio[0] == 0 and (number or _VALUES[k] in ("quarter", "eighth", "16th", "32nd")):
-            total = cost + (0.0 if number else _TUPLET)
-            found.append(Choice(ticks * ratio[1] // ratio[0], _VALUES[k], dots, ratio, total))
-    found.append(Choice(0, event.value, event.dots, None, _DROP * event.confidence, dropped=True))
-    return sorted(found, key=lambda choice: choice.cost)
-
-
-def _ticks(value: str, dots: int) -> int | None:
-    length = NOTE_VALUES[value] * TICKS * (2 - Fraction(1, 2**dots))
-    return int(length) if length.denominator == 1 else None
-
-
-def _fallback(measure: MeasureInput, columns: list[list[int]]) -> Reading:
-    """Return the printed durations, one after the other in each staff, if no reading is plausible."""
-    ends = [0] * measure.n_staves
-    placed = []
-    for column in columns:
-        for i in column:
-            event, staff = measure.events[i], measure.staff_of[i]
-            choice = Choice(_ticks(event.value, event.dots) or TICKS, event.value, event.dots, None, 0.0)
-            placed.append(Placed(event, ends[staff], choice, staff, 0))
-            ends[staff] += choice.ticks
-    length = measure.length or max(ends)
-    return Reading(placed, length, _BOUNDS[-1], "no reading adds up")
