@@ -14,10 +14,11 @@ from entourage.detect.options import INTERLINE
 from entourage.detect.preprocessing.reading import GrayImage
 from entourage.read.attachments import attach
 from entourage.read.beams import BeamInk, measure_beams
+from entourage.read.crossing import solve_across
 from entourage.read.durations import TICKS
 from entourage.read.events import Event, Glyph, Head, find_events, to_glyphs
 from entourage.read.layout import BarLine, Layout, System, binarize, read_layout
-from entourage.read.rhythm import MeasureInput, Placed, Reading, solve
+from entourage.read.rhythm import MeasureInput, Placed, Reading
 from entourage.read.score import STEPS, Beam, Chord, Clef, Measure, Note, Pitch
 from entourage.read.signatures import Sign, find_signs, in_key_signature
 
@@ -231,7 +232,7 @@ def _read_measure(
     main = [event for event in here if not event.grace]
     index = {staff: k for k, staff in enumerate(staves)}
     homes = _home_staves(main, index)
-    solved = solve(
+    solved = solve_across(
         MeasureInput(
             events=main,
             staff_of=homes,

@@ -160,7 +160,8 @@ def _attach_tie(arc: _Arc, notes: list[tuple[Event, Chord]], reading: SystemRead
         for b in after
         if a[2].staff == b[2].staff and a[2].position == b[2].position and b[0].x > a[0].x and not a[3].tied_to
     ]
-    if matches and (arc.name == "tie" or _adjacent(arc, matches, notes)):
+    matches = [match for match in matches if arc.name == "tie" or _adjacent(arc, match[1][2].staff, notes)]
+    if matches:
         _, a, b = min(matches, key=lambda item: item[0])
         a[3].tied_to, b[3].tied_from = True, True
         if not b[3].accidental:
@@ -174,10 +175,10 @@ def _attach_tie(arc: _Arc, notes: list[tuple[Event, Chord]], reading: SystemRead
     return not before or not after
 
 
-def _adjacent(arc: _Arc, matches: Sequence[tuple[float, object, object]], notes: list[tuple[Event, Chord]]) -> bool:
-    """Return whether no chord lies strictly between the ends of an arc: a slur over one pitch is a tie then."""
-    between = [event for event, chord in notes if arc.x0 + 4 < event.x < arc.x1 - 4 and not chord.grace]
-    return not between and bool(matches) and arc.score < 0.6
+def _adjacent(arc: _Arc, staff: int, notes: list[tuple[Event, Chord]]) -> bool:
+    """Return whether no chord of a staff lies between the ends of an arc: a slur over one pitch is a tie then."""
+    inside = (event for event, chord in notes if event.staff == staff and not chord.grace)
+    return not any(arc.x0 + 4 < event.x < arc.x1 - 4 for event in inside)
 
 
 def _pairs(event: Event, chord: Chord) -> list[tuple[Head, Note]]:

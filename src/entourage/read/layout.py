@@ -34,7 +34,7 @@ _MAX_DRIFT = 3  # pixels per step
 _BEND = 4.0  # grey values that a course loses by drifting one pixel in a step; four times as many by two
 _MIN_LINE_CONTRAST = 12.0  # grey values by which the lines are darker than the spaces, mean of a window
 _MIN_STAFF_WIDTH = 6 * INTERLINE
-_MAX_LINE_GAP = 2.0 * INTERLINE  # a wider gap in the lines is where a staff ends, unless a long piece follows
+_MAX_LINE_GAP = 1.2 * INTERLINE  # a wider gap in the lines is where a staff ends, unless a long piece follows
 _MIN_STAFF_DISTANCE = 4.5 * INTERLINE  # between the middle lines of two staves
 _MIN_WIDTH_FRACTION = 0.3  # of the widest staff: shorter ones are beams or examples in a preface
 _DARK = 0.5  # fraction of the page's contrast from which a pixel is ink
@@ -451,7 +451,7 @@ def _trim(staff: StaffLines, contrast: Floats) -> StaffLines:
         else:
             runs.append((first, last))
     longest = max((last - first for first, last in runs), default=0)
-    runs = [(first, last) for first, last in runs if last - first >= min(longest, _MIN_STAFF_WIDTH)]
+    runs = [(first, last) for first, last in runs if last - first >= _MIN_WIDTH_FRACTION * longest]
     if not runs:
         return staff
     left, right = float(columns[runs[0][0]]), float(columns[runs[-1][1] - 1])

@@ -1,0 +1,50 @@
+"""Voices that change between the staves of a part: a second look at measures whose staves do not add up alone.
+
+A rest or a beamed group of one voice may be printed on the other staff of a piano, so that both staves are incomplete.
+Such a measure is solved again with other staves for these symbols, and the cheapest reading counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from entourage.read.rhythm import MeasureInput, Reading, solve
+
+_PLAUSIBLE = 2.0  # cost of a reading below which no other is sought
+_CROSSING = 0.8  # cost of a voice that changes between staves
+
+
+def solve_across(measure: MeasureInput) -> list[Reading]:
+    """Return the most plausible readings of a measure of one part, best first.
+
+    Args:
+        measure: chords, rests and the expected length.
+
+    Returns:
+        The readings of `solve`, or those of the best of several assignments of symbols to staves.
+    """
+    best = solve(measure)
+    if measure.n_staves != 2 or (best[0].cost < _PLAUSIBLE and not best[0].problem):
+        return best
+    for other in _assignments(measure):
+        found = solve(other)
+        cost = found[0].cost + _CROSSING
+        better = cost < best[0].cost and (not found[0].problem or bool(best[0].problem))
+        if better or (best[0].problem and not found[0].problem):
+            best = [replace(reading, cost=reading.cost + _CROSSING) for reading in found]
+        if best[0].cost < _PLAUSIBLE and not best[0].problem:
+            break
+    return best
+
+
+def _assignments(measure: MeasureInput) -> Iterator[MeasureInput]:
+    """Yield the measure with other staves: the short rests of one staff on the other, then all voices on one staff."""
+    for staff in (0, 1):
+        moved = [
+            1 - home if home == staff and event.is_rest and event.value not in ("whole", "breve") else home
+            for event, home in zip(measure.events, measure.staff_of, strict=True)
+        ]
+        if moved != measure.staff_of:
+            yield replace(measure, staff_of=moved)
+    yield replace(measure, staff_of=[0] * len(measure.events), n_staves=1)
