@@ -24,7 +24,7 @@ from entourage.read.signatures import Sign, find_signs, in_key_signature
 
 _ALTER = {"sharp": 1, "flat": -1, "natural": 0, "double-sharp": 2, "flat-flat": -2}
 _SHARPS, _FLATS = "FCGDAEB", "BEADGCF"
-_TUPLET_REACH = 4.5 * INTERLINE
+_TUPLET_REACH = 3.0 * INTERLINE
 _TUPLET_DISTANCE = 4.0 * INTERLINE  # between a figure and the nearest of its notes, along the staff
 _STYLES = {"regular": "regular", "double": "light-light", "final": "light-heavy", "dashed": "dashed"}
 
@@ -296,12 +296,12 @@ def _printed_tuplets(events: list[Event], glyphs: list[Glyph]) -> list[int]:
         if not glyph.name.startswith("tuplet") or not glyph.name[-1].isdigit() or glyph.score < 0.3:
             continue
         number = int(glyph.name[-1])
-        near = [
-            (abs(event.x - glyph.x), i)
-            for i, event in enumerate(events)
-            if event.box[1] - _TUPLET_REACH < glyph.y < event.box[3] + _TUPLET_REACH
-            and abs(event.x - glyph.x) < _TUPLET_DISTANCE
-        ]
+        near = []
+        for i, event in enumerate(events):
+            above, below = event.box[1] - glyph.y, glyph.y - event.box[3]
+            far = max(above, below) > _TUPLET_REACH or abs(event.x - glyph.x) > _TUPLET_DISTANCE
+            if not far and not (event.is_rest and event.value == "whole"):
+                near.append((abs(event.x - glyph.x) + max(above, below, 0.0), i))
         if not near:
             continue
         _, closest = min(near)

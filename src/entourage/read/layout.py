@@ -8,7 +8,8 @@ the columns that are dark from the top line of a staff to its bottom line and ar
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -40,12 +41,15 @@ _MIN_WIDTH_FRACTION = 0.3  # of the widest staff: shorter ones are beams or exam
 _DARK = 0.5  # fraction of the page's contrast from which a pixel is ink
 _MIN_BAR_COVERAGE = 0.93  # minimum fraction of ink in a column between the outer lines
 _MIN_STROKE_COVERAGE = 0.7  # the same for a faded line, if other staves have one at the same place
-_MIN_FAINT_COVERAGE = 0.82  # minimum mean of staves and gaps between them of a faded bar line
+_MIN_FAINT_COVERAGE = 0.79  # minimum mean of staves and gaps between them of a faded bar line
+_MIN_JOINED_COVERAGE = 0.85  # minimum in each staff and gap of a bar line that a notehead touches
 _MAX_THIN = 3.6  # pixels: a wider bar line is a thick one
 _MAX_THICK = 14.0  # pixels: anything wider is no bar line
 _MIN_BRACKET = 4  # pixels: a thinner line at the left end joins the staves of a system
 _BAR_GROUP = 1.4 * INTERLINE  # strokes closer than this form one bar line
 _MAX_OVERSHOOT = 0.35 * INTERLINE  # ink beyond the outer lines, at a bar line that ends there
+_MAX_STRETCH = 0.25  # of the distance of ledger lines
+_MIN_LEDGER_HEADS = 8
 _REPEAT_DOT_REACH = 1.6 * INTERLINE
 _MIN_MEASURE = 2.2 * INTERLINE  # minimum distance between bar lines
 
@@ -58,11 +62,13 @@ class StaffLines:
         x: positions at which the staff was traced, shape (k,), ascending.
         middle: y coordinates of the middle line there, shape (k,).
         spacing: mean distance between its lines.
+        stretch: by which fraction the distance of ledger lines is larger.
     """
 
     x: Floats
     middle: Floats
     spacing: float = INTERLINE
+    stretch: float = 0.0
 
     @property
     def left(self) -> float:
@@ -88,7 +94,9 @@ class StaffLines:
 
     def position(self, x: float, y: float) -> float:
         """Return the staff position of a point: steps above the middle line, two for each distance between lines."""
-        return (self.y(x) - y) / (self.spacing / 2)
+        steps = (self.y(x) - y) / (self.spacing / 2)
+        beyond = abs(steps) - 4
+        return float(steps if beyond <= 0 else np.copysign(4 + beyond / (1 + self.stretch), steps))
 
 
 @dataclass(frozen=True)
@@ -171,6 +179,9 @@ def read_layout(image: GrayImage, detections: Detections) -> Layout:
     narrow = _line_contrast(image, _NARROW_WINDOW)
     staves = [_trim(staff, narrow) for staff in find_staves(image, detections)]
     systems = _group_staves(staves, ink, detections)
+    stretch = _ledger_stretch([staff for system in systems for staff in system.staves], detections)
+    for system in systems:
+        system.staves = [replace(staff, stretch=stretch) for staff in system.staves]
     heads = _boxes(detections, lambda name: name.startswith("notehead"), 0.3)
     glyphs = _boxes(detections, _is_glyph, 0.3)
     clefs = _boxes(detections, lambda name: "clef" in name.lower(), 0.3)
@@ -195,6 +206,26 @@ def binarize(image: GrayImage, zoom: float = 1.0) -> Mask:
     paper = cv2.blur(cv2.dilate(image, np.ones((grain, grain), np.uint8)), (window, window)).astype(np.float32)
     darkest = float(np.percentile(image / np.maximum(paper, 1), 1))
     return np.asarray(image < paper * (_DARK + (1 - _DARK) * darkest))
+
+
+def _is_head(kind: str, name: str) -> bool:
+    return name.startswith("notehead") and kind in name
+
+
+def _ledger_stretch(staves: list[StaffLines], detections: Detections) -> float:
+    """Return by which fraction ledger lines are farther apart than staff lines, as in old prints.
+
+    Heads up to two ledger lines show it: their class tells whether they are on a line or between two.
+    """
+    found = []
+    for name, parity in (("OnLine", 0), ("InSpace", 1)):
+        for x0, y0, x1, y1 in _boxes(detections, partial(_is_head, name), 0.5):
+            x, y = (x0 + x1) / 2, (y0 + y1) / 2
+            steps = min((abs(staff.position(x, y)) for staff in staves), default=0.0)
+            nearest = 2 * round((steps - parity) / 2) + parity
+            if 6 <= nearest <= 8:
+                found.append((steps - nearest) / (nearest - 4))
+    return float(np.clip(np.median(found), 0.0, _MAX_STRETCH)) if len(found) >= _MIN_LEDGER_HEADS else 0.0
 
 
 def _boxes(detections: Detections, accept: Callable[[str], bool], threshold: float) -> Floats:
@@ -420,12 +451,20 @@ def _leaning_coverage(ink: Mask, low: int, high: int, top: int, bottom: int) -> 
 
 @dataclass(frozen=True)
 class _Stroke:
-    """A vertical stroke across a staff: its edges, its fraction of ink and whether its ends are those of a bar line."""
+    """A vertical stroke across a staff.
+
+    Attributes:
+        left, right: its edges.
+        coverage: its fraction of ink.
+        fits: whether its ends are those of a bar line.
+        touched: whether a notehead touches it, as it touches a stem.
+    """
 
     left: float
     right: float
     coverage: float
     fits: bool
+    touched: bool = False
 
 
 def _trim(staff: StaffLines, contrast: Floats) -> StaffLines:
@@ -466,9 +505,11 @@ def _find_bars(system: System, ink: Mask, heads: Floats, glyphs: Floats, dots: F
     Lines that are broken or faded are accepted where most of the line is ink through all staves and, if the other bar
     lines continue between the staves, between them.
     """
-    strokes = [_strokes(system, k, ink, heads, glyphs) for k in range(len(system.staves))]
+    strokes = [(k, stroke) for k in range(len(system.staves)) for stroke in _strokes(system, k, ink, heads, glyphs)]
+    plain = [item for item in strokes if not item[1].touched]
+    joined = [item for item in strokes if item[1].touched and any(_joins(system, item, other, ink) for other in plain)]
     groups: list[list[tuple[int, _Stroke]]] = []
-    for k, stroke in sorted(((k, s) for k, row in enumerate(strokes) for s in row), key=lambda item: item[1].left):
+    for k, stroke in sorted(plain + joined, key=lambda item: item[1].left):
         if groups and stroke.left - max(other.right for _, other in groups[-1]) < _BAR_GROUP:
             groups[-1].append((k, stroke))
         else:
@@ -482,6 +523,17 @@ def _find_bars(system: System, ink: Mask, heads: Floats, glyphs: Floats, dots: F
         bar = _describe_bar(system, plainest, dots)
         bars.append(bar)
     return bars
+
+
+def _joins(system: System, touched: tuple[int, _Stroke], other: tuple[int, _Stroke], ink: Mask) -> bool:
+    """Return whether a stroke that a notehead touches continues to one of the next staff: a bar line beside a head."""
+    (k, stroke), (j, plain) = touched, other
+    near = abs(stroke.left - plain.left) < 4 and abs(k - j) == 1
+    if not near or min(stroke.coverage, plain.coverage) < _MIN_JOINED_COVERAGE or not plain.fits:
+        return False
+    above, below = system.staves[min(j, k)], system.staves[max(j, k)]
+    low, high = min(stroke.left, plain.left) - 1, max(stroke.right, plain.right) + 1
+    return bool(_gap_coverage(above, below, ink, low, high).max(initial=0) >= _MIN_JOINED_COVERAGE)
 
 
 def _is_bar(system: System, group: list[tuple[int, _Stroke]], ink: Mask) -> bool:
@@ -525,9 +577,10 @@ def _strokes(system: System, k: int, ink: Mask, heads: Floats, glyphs: Floats) -
         if len(solid):  # without the columns that only a leaning line reaches
             first, last = first + int(solid[0]), first + int(solid[-1]) + 1
         x0, x1 = float(low + first), float(low + last)
-        if x1 - x0 > _MAX_THICK or _touches_head(staff, heads, x0, x1) or _within_glyph(staff, glyphs, x0, x1):
+        if x1 - x0 > _MAX_THICK or _within_glyph(staff, glyphs, x0, x1):
             continue
-        found.append(_Stroke(x0, x1, float(leaning[first:last].max()), _ends_at_lines(system, k, ink, x0, x1)))
+        touched = _touches_head(staff, heads, x0, x1)
+        found.append(_Stroke(x0, x1, float(leaning[first:last].max()), _ends_at_lines(system, k, ink, x0, x1), touched))
     return found
 
 
