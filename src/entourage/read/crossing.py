@@ -12,6 +12,7 @@ from dataclasses import replace
 from entourage.read.rhythm import MeasureInput, Reading, solve
 
 _PLAUSIBLE = 2.0  # cost of a reading below which no other is sought
+_MAX_COST = 12.0  # cost up to which a reading is preferred to one that does not add up
 _CROSSING = 0.8  # cost of a voice that changes between staves
 
 
@@ -28,10 +29,8 @@ def solve_across(measure: MeasureInput) -> list[Reading]:
     if measure.n_staves != 2 or (best[0].cost < _PLAUSIBLE and not best[0].problem):
         return best
     for other in _assignments(measure):
-        found = solve(other)
-        cost = found[0].cost + _CROSSING
-        better = cost < best[0].cost and (not found[0].problem or bool(best[0].problem))
-        if better or (best[0].problem and not found[0].problem):
+        found = solve(other, _MAX_COST if best[0].problem else best[0].cost - _CROSSING)
+        if found and (not found[0].problem or (best[0].problem and found[0].cost + _CROSSING < best[0].cost)):
             best = [replace(reading, cost=reading.cost + _CROSSING) for reading in found]
         if best[0].cost < _PLAUSIBLE and not best[0].problem:
             break
