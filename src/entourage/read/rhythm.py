@@ -1,11 +1,11 @@
 """Onsets, durations and voices of a measure: the most plausible reading in which the voices add up.
 
-Chords and rests are processed from left to right, column by column. A state of the search is the time of the column and
-for each voice of each staff its end, its open beamed group and its open tuplet; a transition chooses a duration for every
-chord and rest of the column and the voice that continues with it. Every deviation from what is printed, and every time
-that a voice is silent without a rest, has a cost. A narrow search finds an upper bound of the cost, then dynamic
-programming over all states below it finds the cheapest reading and the second cheapest. It is exact as long as no column
-has more than `_MAX_STATES` states.
+Chords and rests are processed from left to right, column by column. A state of the search is the time of the column
+and for each voice of each staff its end, its open beamed group and its open tuplet; a transition chooses a duration
+for every chord and rest of the column and the voice that continues with it. Every deviation from what is printed, and
+every time that a voice is silent without a rest, has a cost. A narrow search finds an upper bound of the cost, then
+dynamic programming over all states below it finds the cheapest reading and the second cheapest. It is exact as long
+as no column has more than `_MAX_STATES` states.
 """
 
 from __future__ import annotations
@@ -221,10 +221,14 @@ class _Search:
                 members.setdefault(group, []).append(i)
         self._group = {i: group for group, row in members.items() if len(row) > 1 for i in row}
         self._first = {min(row, key=lambda i: measure.events[i].x) for row in members.values()}
-        self._last = {g: max(k for k, column in enumerate(self._columns) if set(column) & set(row)) for g, row in members.items()}
+        self._last = {
+            g: max(k for k, column in enumerate(self._columns) if set(column) & set(row)) for g, row in members.items()
+        }
         numbers = measure.tuplets or [0] * len(measure.events)
         self._choices = measure.choices or [
-            choices_of(event, numbers[i], [measure.events[k] for k in members.get(event.beam_group or -1, [])], self._length)
+            choices_of(
+                event, numbers[i], [measure.events[k] for k in members.get(event.beam_group or -1, [])], self._length
+            )
             for i, event in enumerate(measure.events)
         ]
         self._memory: dict[tuple[int, int, Voices, int], list[_Placement]] = {}
@@ -250,7 +254,9 @@ class _Search:
                 finals.extend((path.cost + cost, path, target, problem) for path in paths if path.cost + cost <= bound)
         return sorted(finals, key=lambda item: item[0])
 
-    def _expand(self, k: int, state: _State, paths: list[_Path], bound: float, following: dict[_State, list[_Path]]) -> None:
+    def _expand(
+        self, k: int, state: _State, paths: list[_Path], bound: float, following: dict[_State, list[_Path]]
+    ) -> None:
         """Add the continuations of a state by column `k`."""
         for time, extra in self._times(state, k):
             base = paths[0].cost + extra
@@ -337,7 +343,7 @@ class _Search:
         if own and own != group and i not in self._first:
             base += _BROKEN_GROUP
         new_group = (own if own and self._last[own] > k else 0) if own or not event.is_rest else group
-        found = []
+        found: list[tuple[Voice, tuple[Placed, ...], float]] = []
         for choice in choices:
             if choice.dropped:
                 continue
@@ -362,7 +368,11 @@ class _Search:
         units = {choice.nominal * 2 // 3} if choice.dots == 1 else {choice.nominal, choice.nominal // 2}
         if n > 3:
             units = {choice.nominal}
-        return [(n * u - choice.nominal, n, cost + (0.0 if u == choice.nominal else 0.3)) for u in units if n * u > choice.nominal]
+        return [
+            (n * u - choice.nominal, n, cost + (0.0 if u == choice.nominal else 0.3))
+            for u in units
+            if n * u > choice.nominal
+        ]
 
     def _finish(self, state: _State) -> Iterator[tuple[float, int, str]]:
         """Yield costs, lengths and problems of ending the measure at a state."""
@@ -373,21 +383,21 @@ class _Search:
         longest = max((end for row in ends for end in row), default=0)
         expected = self._length if self._length is not None else longest
         target = longest if longest < expected or state.time >= expected else expected
-        for target in {target, expected} if longest < expected else {target}:
+        for last in {target, expected} if longest < expected else {target}:
             cost, early = 0.0, False
             for row in ends:
-                cost += _SILENT * sum(0 <= end < target for end in row)
-                if row and max(row) < target:
+                cost += _SILENT * sum(0 <= end < last for end in row)
+                if row and max(row) < last:
                     cost, early = cost + _EMPTY, True
             problem = ""
-            if target < expected:
+            if last < expected:
                 cost += _UPBEAT if self._measure.may_be_short else _SHORT_MEASURE
                 problem = "" if self._measure.may_be_short else "all voices are shorter than the measure"
             elif longest > expected:
-                problem = f"{'all voices are' if target > expected else 'a voice is'} longer than the measure"
+                problem = f"{'all voices are' if last > expected else 'a voice is'} longer than the measure"
             elif early:
                 problem = "a voice is shorter than the measure"
-            yield cost, target, problem
+            yield cost, last, problem
 
 
 def _cheapest(layer: dict[_State, list[_Path]], n: int) -> dict[_State, list[_Path]]:
@@ -409,7 +419,9 @@ def _settle(voices: Voices, time: int) -> tuple[Voices, float]:
     return tuple(row), cost
 
 
-def _combined(rows: list[list[_Placement]], budget: float) -> Iterator[tuple[tuple[Voices, ...], tuple[Placed, ...], float]]:
+def _combined(
+    rows: list[list[_Placement]], budget: float
+) -> Iterator[tuple[tuple[Voices, ...], tuple[Placed, ...], float]]:
     """Yield one placement of each staff, as long as they cost at most `budget` together."""
     if len(rows) == 1:
         for voices, step, cost in rows[0]:
@@ -424,7 +436,9 @@ def _combined(rows: list[list[_Placement]], budget: float) -> Iterator[tuple[tup
             yield (voices, *others), step + more, cost + rest
 
 
-def _keep(layer: dict[_State, list[_Path]], state: _State, paths: list[_Path], step: tuple[Placed, ...], cost: float) -> None:
+def _keep(
+    layer: dict[_State, list[_Path]], state: _State, paths: list[_Path], step: tuple[Placed, ...], cost: float
+) -> None:
     """Add the continuations of paths to a state, which keeps its two cheapest."""
     kept = layer.get(state)
     if kept is None:
