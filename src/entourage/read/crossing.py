@@ -29,8 +29,12 @@ def solve_across(measure: MeasureInput) -> list[Reading]:
     if measure.n_staves != 2 or (best[0].cost < _PLAUSIBLE and not best[0].problem):
         return best
     for other in _assignments(measure):
-        found = solve(other, _MAX_COST if best[0].problem else best[0].cost - _CROSSING)
-        if found and (not found[0].problem or (best[0].problem and found[0].cost + _CROSSING < best[0].cost)):
+        found = solve(other, below=_MAX_COST if best[0].problem else best[0].cost - _CROSSING)
+        if not found:
+            continue
+        cost = found[0].cost + _CROSSING
+        better = cost < best[0].cost and (not found[0].problem or bool(best[0].problem))
+        if better or (best[0].problem and not found[0].problem):
             best = [replace(reading, cost=reading.cost + _CROSSING) for reading in found]
         if best[0].cost < _PLAUSIBLE and not best[0].problem:
             break

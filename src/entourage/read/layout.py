@@ -177,7 +177,11 @@ def read_layout(image: GrayImage, detections: Detections) -> Layout:
     """
     ink = binarize(image)
     narrow = _line_contrast(image, _NARROW_WINDOW)
-    staves = [_trim(staff, narrow) for staff in find_staves(image, detections)]
+    traced = find_staves(image, detections)
+    staves = [_trim(staff, narrow) for staff in traced]
+    if len(staves) > 2:  # a piece before a gap belongs to the staff if most staves begin where it begins
+        usual = (float(np.median([s.left for s in staves])), float(np.median([s.right for s in staves])))
+        staves = [_trim(staff, narrow, usual) for staff in traced]
     systems = _group_staves(staves, ink, detections)
     stretch = _ledger_stretch([staff for system in systems for staff in system.staves], detections)
     for system in systems:
@@ -467,7 +471,7 @@ class _Stroke:
     touched: bool = False
 
 
-def _trim(staff: StaffLines, contrast: Floats) -> StaffLines:
+def _trim(staff: StaffLines, contrast: Floats, usual: tuple[float, float] | None = None) -> StaffLines:
     """Move the ends of a staff to the ends of its lines.
 
     The window of the trace blurs them, and the letters of a name before the staff may continue the trace: short pieces
@@ -476,6 +480,7 @@ def _trim(staff: StaffLines, contrast: Floats) -> StaffLines:
     Args:
         staff: the staff as it was traced.
         contrast: line contrast in windows of `_NARROW_WINDOW` pixels.
+        usual: left and right end of most staves of the page; a piece that begins or ends there is kept.
     """
     reach = 3 * _SPACE
     columns = np.arange(max(0, int(staff.left) - reach), min(contrast.shape[1], int(staff.right) + reach))
@@ -490,7 +495,14 @@ def _trim(staff: StaffLines, contrast: Floats) -> StaffLines:
         else:
             runs.append((first, last))
     longest = max((last - first for first, last in runs), default=0)
-    runs = [(first, last) for first, last in runs if last - first >= _MIN_WIDTH_FRACTION * longest]
+    ends = (np.inf, -np.inf) if usual is None else usual
+    runs = [
+        (first, last)
+        for first, last in runs
+        if last - first >= _MIN_WIDTH_FRACTION * longest
+        or (abs(columns[first] - ends[0]) < INTERLINE and last - first > INTERLINE)
+        or (abs(columns[last - 1] - ends[1]) < INTERLINE and last - first > INTERLINE)
+    ]
     if not runs:
         return staff
     left, right = float(columns[runs[0][0]]), float(columns[runs[-1][1] - 1])

@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from math import inf, log
+from math import log
 
 from entourage.read.durations import TICKS, Choice, choices_of, printed
 from entourage.read.events import Event
@@ -21,9 +21,9 @@ from entourage.read.events import Event
 _COLUMN = 7.5  # pixels: chords that are nearer to each other begin together
 _SHIFTED = 15.0  # pixels: chords up to this distance may begin together, if heads of two voices are side by side
 _NARROW = 12  # states of a column in the search for an upper bound
-_MAX_STATES = 160
+_MAX_STATES = 100
 _MAX_PLACEMENTS = 60  # ways to continue the voices of one staff with one column
-_BOUNDS = (1.0, 3.0, 6.0, 12.0, 30.0)  # of the cost, tried one after the other by the narrow search
+_BOUNDS = (1.0, 3.0, 6.0, 12.0)  # of the cost, tried one after the other by the narrow search
 _MAX_WIDE = 4.0  # cost above which only the narrow search is made
 _MARGIN = 0.6  # a second reading may cost more than the best by this
 _MAX_VOICES = 3  # per staff
@@ -126,23 +126,23 @@ class _Path:
     before: _Path | None
 
 
-def solve(measure: MeasureInput, max_cost: float = inf) -> list[Reading]:
+def solve(measure: MeasureInput, below: float | None = None) -> list[Reading]:
     """Return the most plausible readings of a measure, best first.
 
     Args:
         measure: chords, rests and the expected length.
-        max_cost: only readings that are cheaper are of interest.
+        below: readings that cost more are not sought.
 
     Returns:
-        One or two readings; at least one, with a `problem` if no reading adds up. None if none is below `max_cost`.
+        One or two readings. Without `below` there is at least one, with a `problem` if no reading adds up.
     """
     search, resting = _prepare(measure)
     if search is None:
         return [Reading(resting, measure.length or 4 * TICKS, 0.0)]
-    bounds = [bound for bound in _BOUNDS if bound < max_cost] + [max_cost] * (max_cost < _BOUNDS[-1])
+    bounds = [bound for bound in _BOUNDS if below is None or bound < below] + ([] if below is None else [below])
     finals = next((found for bound in bounds if (found := search.run(bound, _NARROW))), [])
     if not finals:
-        return [solve_by_rules(measure)] if max_cost == inf else []
+        return [solve_by_rules(measure)] if below is None else []
     if finals[0][0] < _MAX_WIDE:  # a wide search below a high cost would visit nearly all readings
         finals = search.run(finals[0][0] + _MARGIN, _MAX_STATES) or finals
     readings = []
