@@ -204,6 +204,7 @@ def _columns(events: Sequence[Event], active: list[int]) -> list[list[int]]:
 
 
 _Final = tuple[float, _Path, int, str]
+_Option = tuple[Voice, tuple[Placed, ...], float]
 _Placement = tuple[Voices, tuple[Placed, ...], float]
 
 
@@ -231,6 +232,7 @@ class _Search:
             )
             for i, event in enumerate(measure.events)
         ]
+        self._bound = 0.0
         self._memory: dict[tuple[int, int, Voices, int], list[_Placement]] = {}
         xs = [measure.events[column[0]].x for column in self._columns]
         self._gaps = [b - a for a, b in itertools.pairwise([xs[0], *xs])]
@@ -238,6 +240,7 @@ class _Search:
 
     def run(self, bound: float, max_states: int) -> list[_Final]:
         """Return costs, paths, lengths and problems of the readings that cost at most `bound`, best first."""
+        self._bound, self._memory = bound, {}
         layer: dict[_State, list[_Path]] = {_State(0, ((),) * self._measure.n_staves): [_Path(0.0, (), None)]}
         for k in range(len(self._columns)):
             following: dict[_State, list[_Path]] = {}
@@ -311,18 +314,18 @@ class _Search:
                 self._options(k, i, staff, slot, voices[slot] if 0 <= slot < len(voices) else None, time, active)
                 for i, slot in zip(items, order, strict=True)
             ]
-            for chosen in itertools.product(*options):
+            for chosen, cost in _within(options, self._bound):
                 row = list(voices) + [_IDLE] * (max(used, default=-1) + 1 - len(voices))
                 placed: tuple[Placed, ...] = ()
                 for slot, (voice, one, _) in zip(order, chosen, strict=True):
                     if slot >= 0:
                         row[slot] = voice
                         placed += one
-                yield tuple(row), placed, sum(option[2] for option in chosen)
+                yield tuple(row), placed, cost
 
     def _options(
         self, k: int, i: int, staff: int, slot: int, voice: Voice | None, time: int, active: int
-    ) -> list[tuple[Voice, tuple[Placed, ...], float]]:
+    ) -> list[_Option]:
         """Return the readings of symbol `i` in a voice: the voice after it, the placed symbol and the cost."""
         event, choices = self._measure.events[i], self._choices[i]
         if slot < 0:
@@ -345,7 +348,7 @@ class _Search:
         new_group = (own if own and self._last[own] > k else 0) if own or not event.is_rest else group
         found: list[tuple[Voice, tuple[Placed, ...], float]] = []
         for choice in choices:
-            if choice.dropped:
+            if choice.dropped or base + choice.cost > self._bound:
                 continue
             for remaining, n, cost in self._tuplet_steps(i, choice, left, number):
                 after = (time + choice.ticks, new_group, remaining, n)
@@ -398,6 +401,17 @@ class _Search:
             elif early:
                 problem = "a voice is shorter than the measure"
             yield cost, last, problem
+
+
+def _within(options: list[list[_Option]], budget: float) -> Iterator[tuple[tuple[_Option, ...], float]]:
+    """Yield one option of each list, as long as they cost at most `budget` together."""
+    if not options:
+        yield (), 0.0
+        return
+    for option in options[0]:
+        if option[2] <= budget:
+            for others, cost in _within(options[1:], budget - option[2]):
+                yield (option, *others), option[2] + cost
 
 
 def _cheapest(layer: dict[_State, list[_Path]], n: int) -> dict[_State, list[_Path]]:
