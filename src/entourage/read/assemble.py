@@ -14,7 +14,7 @@ from entourage.detect.options import INTERLINE
 from entourage.detect.preprocessing.reading import GrayImage
 from entourage.read.attachments import attach
 from entourage.read.beams import BeamInk, measure_beams
-from entourage.read.crossing import solve_across
+from entourage.read.crossing import Method, solve_by
 from entourage.read.durations import TICKS
 from entourage.read.events import Event, Glyph, Head, find_events, to_glyphs
 from entourage.read.layout import BarLine, Layout, System, binarize, read_layout
@@ -70,16 +70,17 @@ class SystemReading:
 
 @dataclass
 class _Context:
-    """Clef of each staff, key and metre as the music continues from system to system."""
+    """Clef of each staff, key and metre as the music continues from system to system, and how rhythms are solved."""
 
     clefs: dict[int, Clef]
     key: int = 0
     meter: tuple[int, int, str] | None = None
     ticks: int | None = None
+    method: Method = "search"
 
 
 def read_symbols(
-    image: GrayImage, detections: Detections, page: GrayImage | None = None
+    image: GrayImage, detections: Detections, page: GrayImage | None = None, method: Method = "search"
 ) -> tuple[Layout, list[SystemReading]]:
     """Read the music of a page from its symbols.
 
@@ -87,6 +88,7 @@ def read_symbols(
         image: grayscale, staff lines `INTERLINE` pixels apart, shape (h, w).
         detections: the symbols on it, in the same pixels.
         page: the same page at a higher resolution, in which levels of beams are measured.
+        method: how durations and voices are found; see `solve_by`.
 
     Returns:
         The layout, and the measures of each system. Boxes are in the same pixels.
@@ -95,7 +97,7 @@ def read_symbols(
     glyphs = to_glyphs(detections)
     beams = _beam_ink(layout, glyphs, image, page)
     spans = [_spans(layout, system, glyphs, beams) for system in layout.systems]
-    context = _Context({})
+    context = _Context({}, method=method)
     context.ticks = _most_frequent_length([span for row in spans for span in row], layout)
     readings = []
     for system, row in zip(layout.systems, spans, strict=True):
@@ -232,7 +234,8 @@ def _read_measure(
     main = [event for event in here if not event.grace]
     index = {staff: k for k, staff in enumerate(staves)}
     homes = _home_staves(main, index)
-    solved = solve_across(
+    solved = solve_by(
+        context.method,
         MeasureInput(
             events=main,
             staff_of=homes,

@@ -8,12 +8,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Literal
 
-from entourage.read.rhythm import MeasureInput, Reading, solve
+from entourage.read.competition import play
+from entourage.read.rhythm import MeasureInput, Reading, solve, solve_by_rules
+
+Method = Literal["rules", "search", "game"]
 
 _PLAUSIBLE = 2.0  # cost of a reading below which no other is sought
 _MAX_COST = 12.0  # cost up to which a reading is preferred to one that does not add up
 _CROSSING = 0.8  # cost of a voice that changes between staves
+
+
+def solve_by(method: Method, measure: MeasureInput) -> list[Reading]:
+    """Return the readings of a measure of one part by a method, best first.
+
+    Args:
+        method: "rules" takes every duration as printed, "search" looks for the most plausible consistent reading, and
+            "game" lets readings compete before the search.
+        measure: chords, rests and the expected length.
+
+    Returns:
+        One or two readings.
+    """
+    if method == "rules":
+        return [solve_by_rules(measure)]
+    return solve_across(play(measure) if method == "game" else measure)
 
 
 def solve_across(measure: MeasureInput) -> list[Reading]:

@@ -192,8 +192,26 @@ def _unwind(path: _Path) -> list[Placed]:
     return [placed for step in reversed(steps) for placed in step]
 
 
+def readings_of(measure: MeasureInput) -> list[list[Choice]]:
+    """Return the readings of each chord and rest of a measure, cheapest first."""
+    if measure.choices:
+        return measure.choices
+    groups: dict[int | None, list[Event]] = {}
+    for event in measure.events:
+        groups.setdefault(event.beam_group, []).append(event)
+    numbers = measure.tuplets or [0] * len(measure.events)
+    return [
+        choices_of(event, number, [] if event.beam_group is None else groups[event.beam_group], measure.length)
+        for event, number in zip(measure.events, numbers, strict=True)
+    ]
+
+
+def columns_of(measure: MeasureInput) -> list[list[int]]:
+    """Return the indices of chords and rests that begin at about the same x, from left to right."""
+    return _columns(measure.events, list(range(len(measure.events))))
+
+
 def _columns(events: Sequence[Event], active: list[int]) -> list[list[int]]:
-    """Return the indices of events that begin at about the same x, from left to right."""
     columns: list[list[int]] = []
     for i in sorted(active, key=lambda i: events[i].x):
         if columns and events[i].x - events[columns[-1][0]].x < _COLUMN:
@@ -225,13 +243,7 @@ class _Search:
         self._last = {
             g: max(k for k, column in enumerate(self._columns) if set(column) & set(row)) for g, row in members.items()
         }
-        numbers = measure.tuplets or [0] * len(measure.events)
-        self._choices = measure.choices or [
-            choices_of(
-                event, numbers[i], [measure.events[k] for k in members.get(event.beam_group or -1, [])], self._length
-            )
-            for i, event in enumerate(measure.events)
-        ]
+        self._choices = readings_of(measure)
         self._bound = 0.0
         self._memory: dict[tuple[int, int, Voices, int], list[_Placement]] = {}
         xs = [measure.events[column[0]].x for column in self._columns]
