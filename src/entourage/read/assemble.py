@@ -243,7 +243,7 @@ def _read_measure(
             length=context.ticks,
             tuplets=_printed_tuplets(main, glyphs),
             may_be_short=_may_be_short(span),
-        )
+        ),
     )
     best = solved[0]
     measure = Measure(number=0, length=Fraction(best.length, TICKS), problem=best.problem if main else "")

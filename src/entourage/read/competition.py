@@ -1,8 +1,8 @@
 """The game of competing readings: each chord or rest of a measure is a player, its readings are its strategies.
 
 A reading is paid for going well with those of the players around it: chords of one beamed group are all in a tuplet or
-none is, chords that begin and end together on two staves last equally long, the distance to the next chord grows with the
-duration, and the durations of a staff with one voice add up to the measure. The replicator dynamics start from the
+none is, chords that begin and end together on two staves last equally long, the distance to the next chord grows with
+the duration, and the durations of a staff with one voice add up to the measure. The replicator dynamics start from the
 plausibility of what is printed; where they end, readings that go well together are frequent and the others rare. The
 search for a consistent reading then pays for rare readings.
 """
@@ -50,7 +50,10 @@ def play(measure: MeasureInput) -> MeasureInput:
     for row, share in zip(choices, shares.tolist(), strict=True):
         best = max(share[: len(row)])
         added = [min(_MAX_COST, _WEIGHT * (log(best) - log(max(p, _MIN_SHARE)))) for p in share[: len(row)]]
-        paid = [choice if choice.dropped else replace(choice, cost=choice.cost + more) for choice, more in zip(row, added, strict=True)]
+        paid = [
+            choice if choice.dropped else replace(choice, cost=choice.cost + more)
+            for choice, more in zip(row, added, strict=True)
+        ]
         weighed.append(sorted(paid, key=lambda choice: choice.cost))
     return replace(measure, choices=weighed)
 
