@@ -29,7 +29,7 @@ def mixture(
     spread = np.ones(dimensions) if isotropic else 1 / np.arange(1, dimensions + 1)
     spread /= np.sqrt(np.mean(spread**2))  # the same total variance in both cases
     component = generator.integers(COMPONENTS, size=n)
-    X = np.empty((n, DIMENSIONS), dtype=np.float32)
+    X = np.empty((n, dimensions), dtype=np.float32)
     for c in range(COMPONENTS):
         axes, _ = np.linalg.qr(generator.normal(size=(dimensions, dimensions)))
         members = component == c

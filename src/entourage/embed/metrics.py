@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from entourage.compute import resolve_device
+from entourage.embed.ties import TiedRanking
 from entourage.game.neighbors import nearest_center, squared_distances_to, topk_smallest
 from entourage.game.similarity import normalize_rows
 from entourage.validation import check_integers, class_codes, is_integer
@@ -140,13 +142,14 @@ def _update_centers(points: Tensor, assignment: Tensor, centers: Tensor) -> Tens
     return means
 
 
+DEFAULT_K = (1, 2, 4, 8)
 BLOCK_SIZE = 2**24  # distances in memory at a time: 64 MB, independent of the number of embeddings
 
 
 def retrieval_metrics(
     embeddings: Tensor | ArrayLike,
     labels: Tensor | ArrayLike,
-    k: int | Sequence[int] = (1, 2, 4, 8),
+    k: int | Sequence[int] | None = None,
     *,
     normalize: bool = True,
     nmi: bool = True,
@@ -160,13 +163,15 @@ def retrieval_metrics(
     other samples of the class. MAP@R is the mean, over these R ranks, of the precision at each rank that holds a sample
     of the class, and 0 at the others. NMI compares the classes with as many k-means clusters, see `k_means`.
 
-    All metrics are exact. Queries whose class has no other sample are excluded from the retrieval metrics. Costs
-    O(n^2 d) time and O(n d) memory in addition to a block: well below 2 GB for 60,000 embeddings of 512 dimensions.
+    All metrics are exact. Where neighbours have equal distances, a query scores the expectation over all orders of
+    them, so that collapsed embeddings score as random ones do. Queries whose class has no other sample are excluded
+    from the retrieval metrics. Costs O(n^2 d) time and O(n d) memory in addition to a block: well below 2 GB for 60,000
+    embeddings of 512 dimensions.
 
     Args:
         embeddings: shape (n, d).
         labels: the class of each sample, shape (n,), of any type that can be sorted.
-        k: the K of Recall@K, one or several integers.
+        k: the K of Recall@K, one or several integers; None: those of 1, 2, 4 and 8 that are less than n.
         normalize: whether to scale embeddings to length 1, as is standard in metric learning; otherwise Euclidean
             distances of raw embeddings are used.
         nmi: whether to compute the NMI, which costs O(n m d) time per iteration of k-means for m classes.
@@ -192,7 +197,7 @@ def retrieval_metrics(
     codes = _codes(labels, len(points)).to(points.device)  # (n,)
     others = torch.bincount(codes)[codes] - 1  # (n,), R of each query
     _check(points, codes, others)
-    k_values = _check_k(k, len(points))
+    k_values = _check_k(DEFAULT_K[: bisect(DEFAULT_K, len(points) - 1)] if k is None else k, len(points))
     points = normalize_rows(points) if normalize else _scale_to_one(points)
     with _full_precision(points.device):
         metrics = _retrieval(points, codes, others, k_values)
@@ -211,9 +216,17 @@ def _retrieval(points: Tensor, codes: Tensor, others: Tensor, k: Sequence[int]) 
     for rows in torch.split(torch.arange(len(points), device=points.device), max(1, BLOCK_SIZE // len(points))):
         ranking = squared_distances_to(points[rows], points, norms)  # (b, n)
         ranking.scatter_(1, rows[:, None], torch.inf)  # a query is not its own neighbour
-        neighbors = topk_smallest(ranking, max_rank)  # (b, max_rank), unordered
-        neighbors = neighbors.gather(1, ranking.gather(1, neighbors).argsort(dim=1, stable=True))  # nearest first
-        sums.add(codes[neighbors] == codes[rows, None], others[rows])
+        neighbors = topk_smallest(ranking, min(max_rank + 1, len(points)))  # (b, max_rank + 1), unordered
+        distances, order = ranking.gather(1, neighbors).sort(dim=1, stable=True)  # nearest first
+        neighbors, last = neighbors.gather(1, order)[:, :max_rank], distances[:, max_rank - 1, None]
+        hits = codes[neighbors] == codes[rows, None]
+        tied = (distances[:, 1:] == distances[:, :-1]).any(dim=1)
+        sums.add(hits[~tied], others[rows[~tied]])
+        if tied.any():
+            at_last = ranking[tied] == last[tied]  # (t, n), also those beyond the last rank
+            own = codes[None, :] == codes[rows[tied], None]
+            groups = TiedRanking(distances[tied, :max_rank], hits[tied], at_last.sum(dim=1), (at_last & own).sum(dim=1))
+            sums.add_expected(groups, others[rows[tied]])
     return sums.means()
 
 
@@ -262,6 +275,15 @@ class _RetrievalSums:
         self.sums["r_precision"].add(within_r.sum(dim=1).double() / others[:, 0])
         precision = within_r.cumsum(dim=1).double() / rank  # (b, max_rank)
         self.sums["map@r"].add((precision * within_r).sum(dim=1) / others[:, 0])
+
+    def add_expected(self, ranking: TiedRanking, others: Tensor) -> None:
+        """Add the expectations of a block of queries whose neighbours have equal distances; `others` as in `add`."""
+        has_match = others > 0
+        ranking, others = ranking.select(has_match), others[has_match]
+        for at in self.k:
+            self.sums[f"recall@{at}"].add(ranking.recall(at))
+        self.sums["r_precision"].add(ranking.r_precision(others))
+        self.sums["map@r"].add(ranking.average_precision(others))
 
     def means(self) -> dict[str, float]:
         """Return the means over all queries with another sample of their class."""

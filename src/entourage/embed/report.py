@@ -176,7 +176,6 @@ def _svg(width: float, height: float, marks: Sequence[str]) -> str:
 
 RANDOM_QUERIES, FAILED_QUERIES, N_NEIGHBORS = 6, 4, 8  # rows of the retrieval figure, and neighbours per row
 MAX_ON_MAP = 1500
-RECALL_K = (1, 2, 4, 8)
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,8 +192,7 @@ class EmbeddedSet:
 
 def compute_metrics(embedded: EmbeddedSet, *, nmi: bool = True) -> dict[str, float]:
     """Compute the metrics of a set; Recall@K only for K below the number of images."""
-    k = [at for at in RECALL_K if at < len(embedded.images)]
-    return retrieval_metrics(embedded.embeddings, embedded.images.labels, k or [1], nmi=nmi)
+    return retrieval_metrics(embedded.embeddings, embedded.images.labels, nmi=nmi)
 
 
 def is_measurable(labels: Rows) -> bool:
