@@ -35,6 +35,7 @@ _MAX_DRIFT = 3  # pixels per step
 _BEND = 4.0  # grey values that a course loses by drifting one pixel in a step; four times as many by two
 _MIN_LINE_CONTRAST = 12.0  # grey values by which the lines are darker than the spaces, mean of a window
 _MIN_STAFF_WIDTH = 6 * INTERLINE
+_MIN_LINE_FRACTION = 0.9  # fraction of the columns of a short piece that show lines; letters show fewer
 _MAX_LINE_GAP = 1.2 * INTERLINE  # a wider gap in the lines is where a staff ends, unless a long piece follows
 _MIN_STAFF_DISTANCE = 4.5 * INTERLINE  # between the middle lines of two staves
 _MIN_WIDTH_FRACTION = 0.3  # of the widest staff: shorter ones are beams or examples in a preface
@@ -496,13 +497,14 @@ def _trim(staff: StaffLines, contrast: Floats, usual: tuple[float, float] | None
             runs.append((first, last))
     longest = max((last - first for first, last in runs), default=0)
     ends = (np.inf, -np.inf) if usual is None else usual
-    runs = [
-        (first, last)
-        for first, last in runs
-        if last - first >= _MIN_WIDTH_FRACTION * longest
-        or (abs(columns[first] - ends[0]) < INTERLINE and last - first > INTERLINE)
-        or (abs(columns[last - 1] - ends[1]) < INTERLINE and last - first > INTERLINE)
-    ]
+
+    def belongs(first: int, last: int) -> bool:
+        if last - first >= _MIN_WIDTH_FRACTION * longest:
+            return True
+        usual_end = abs(columns[first] - ends[0]) < INTERLINE or abs(columns[last - 1] - ends[1]) < INTERLINE
+        return usual_end and last - first > INTERLINE and there[first:last].mean() >= _MIN_LINE_FRACTION
+
+    runs = [(first, last) for first, last in runs if belongs(first, last)]
     if not runs:
         return staff
     left, right = float(columns[runs[0][0]]), float(columns[runs[-1][1] - 1])
