@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import os
 import random
 import re
 import subprocess
@@ -67,7 +68,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--requests", type=int, default=10_000)
     arguments = parser.parse_args()
-    print(machine())
+    print(f"{machine()}; load average {os.getloadavg()[0]:.1f} before the start")
     with tempfile.TemporaryDirectory() as folder:
         speed(Path(folder), arguments.items, arguments.labels)
         killed(Path(folder), arguments.kills)
@@ -99,6 +100,11 @@ class Server:
         self.connection.request(method, f"/api/{path}", content, headers)
         answer = self.connection.getresponse()
         return answer.status, answer.read()
+
+    def cpu(self) -> float:
+        """Return the processor time of the server in seconds, which other programs on the machine change little."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def state(self, since: str = "") -> dict[str, Any]:
         """Return the state, as soon as it differs from `since`."""
@@ -132,13 +138,13 @@ def speed(folder: Path, n: int, n_labels: int) -> None:
             address = time.perf_counter() - start
             while not state["suggestions"]:
                 state = server.state(state["stage"])
-            screen = time.perf_counter() - start
+            screen, cpu = time.perf_counter() - start, server.cpu()
             while state["phase"] != "ready":
                 state = server.state(state["stage"])
             ready = time.perf_counter() - start
             print(
                 f"{n:,} items, {opening} opening: address after {address:.1f} s, first items to label after "
-                f"{screen:.1f} s, graph after {ready:.1f} s"
+                f"{screen:.1f} s ({cpu:.1f} s of processor time), graph after {ready:.1f} s"
             )
             if opening == "second":
                 _label(server, classes, n_labels)
@@ -148,7 +154,7 @@ def _label(server: Server, classes: NDArray[np.int64], n_labels: int) -> None:
     state = server.state()
     while state["map"] == 0:
         state = server.state(state["stage"])
-    acknowledged, shown = [], []
+    acknowledged, shown, cpu = [], [], server.cpu()
     for _ in range(n_labels):
         item = state["suggestions"][0]["index"]
         start = time.perf_counter()
@@ -163,6 +169,7 @@ def _label(server: Server, classes: NDArray[np.int64], n_labels: int) -> None:
     for name, seconds in (("key to disk", acknowledged), ("key to all labels", shown)):
         median, high = 1000 * np.quantile(seconds, [0.5, 0.95])
         print(f"{name}: median {median:.0f} ms, p95 {high:.0f} ms ({n_labels} labels)")
+    print(f"processor time per label, with the next suggestions: {1000 * (server.cpu() - cpu) / n_labels:.0f} ms")
     status_file = Path(f"/proc/{server.process.pid}/status").read_text()
     peak = re.search(r"VmHWM:\s+(\d+) kB", status_file)
     print(f"peak memory of the server: {int(peak[1]) / 2**20:.2f} GB" if peak else "peak memory: unknown")

@@ -18,7 +18,6 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from entourage.serve.labelling.export import write_session
 from entourage.serve.labelling.listing import list_items
 from entourage.serve.labelling.pictures import Pictures
 from entourage.serve.labelling.session import LabellingSession, Snapshot
@@ -138,6 +137,8 @@ class _Api:
 
     async def export(self, request: Request) -> Response:
         """Write labels.csv, report.html and summary.json."""
+        from entourage.serve.labelling.export import write_session  # loads torch: the page is shown before
+
         await json_object(request)
         summary = await run_in_threadpool(write_session, self.session)
         return JSONResponse({"folder": str(self.session.config.out), "items": summary["items"]})

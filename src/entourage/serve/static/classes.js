@@ -59,7 +59,7 @@ export class ClassList {
     const counts = `${one.given} labelled, ${one.found} found, mean confidence ${percent(one.confidence)}`;
     const bar = h("span", { class: "bar", "--share": `${(100 * total) / most}%`, "--color": color });
     const label = { class: "class", "data-action": `label ${one.name}`, title: counts, "aria-label": `Label as ${one.name}: ${counts}`, onclick: () => this.actions.label(one.name) };
-    const number = h("span", { class: "numbers" }, `${one.given} + ${one.found.toLocaleString("en")}`);
+    const number = h("span", { class: "numbers" }, total ? `${one.given} + ${one.found.toLocaleString("en")}` : "");
     const sure = h("span", { class: "numbers" }, one.found ? percent(one.confidence) : "");
     const main = h("button", label, h("kbd", {}, key), h("span", { class: "name" }, one.name), number, sure, bar);
     const open = h("button", { class: "small", "data-action": `open ${one.name}`, "aria-label": `Show the items of ${one.name}`, title: "Show its items", onclick: () => this.actions.open(one.name) }, "▦");

@@ -11,7 +11,7 @@ const MAX_ZOOM = 200000;
 const REACH = 8; // pixels from the pointer to the item that is shown
 
 /** Pixels of a point: larger for fewer items, and while zooming in. */
-const pointSize = (n, zoom) => Math.max(2.5, Math.min(12, (40 / n ** 0.3) * Math.sqrt(zoom / 1200)));
+const pointSize = (n, zoom) => Math.max(2.5, Math.min(14, (70 / n ** 0.3) * Math.sqrt(zoom / 1200)));
 
 export class MapView {
   constructor(session, root) {
@@ -50,6 +50,7 @@ export class MapView {
   show() {
     this.isShown = true;
     this.resize();
+    this.drawPanel();
     this.onState();
   }
 
