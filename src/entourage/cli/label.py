@@ -114,6 +114,12 @@ def label(
     if not serve and (labels is None or out is None):
         missing = " and ".join(flag for flag, value in (("--labels", labels), ("--out", out)) if value is None)
         raise ValueError(f"{missing}: missing; expected --labels and --out, or --serve")
+    out = out or Path(f"{source.resolve().stem}-labels")
+    if serve:
+        game = _served_game(config, preset, n_neighbors, source, out)
+        game.update(initial=labels, backbone=backbone or _BACKBONE, device=device)
+        _label_in_browser(source, out, game, port, browser)
+        return
     from entourage.label.pipeline import label_source
     from entourage.report.page import pluralize
 
@@ -124,25 +130,20 @@ def label(
         arguments if train else None,
         source=source,
         labels=labels or Path("known.csv"),
-        out=out or Path(f"{source.resolve().stem}-labels"),
+        out=out,
         prior=prior,
         balance=balance,
         backbone=backbone or _BACKBONE,
         device=device,
     )
-    if serve:
-        _label_in_browser(options, labels, port, browser)
-        return
     with resumable(train):  # labelling alone starts again each time
         summary = label_source(options)
     report(summary)
     confidence = "" if summary["mean_confidence"] is None else f", mean confidence {summary['mean_confidence']:.0%}"
-    page = options.out / "report.html"
+    page = out / "report.html"
     typer.echo(f"{pluralize(summary['given'], 'labels')} given, {summary['found']} found{confidence}: {page}")
     if train:
-        typer.echo(
-            f"a classifier of {len(summary['classifier']['classes'])} classes: {options.out / 'classifier.safetensors'}"
-        )
+        typer.echo(f"a classifier of {len(summary['classifier']['classes'])} classes: {out / 'classifier.safetensors'}")
     report_skipped(skipped_items(summary))
 
 
@@ -176,20 +177,21 @@ def predict(
     report_skipped(predictions.failures)
 
 
-def _label_in_browser(options: LabelConfig, labels: Path | None, port: int | None, browser: bool) -> None:
+def _served_game(
+    config: ConfigFile | None, preset: str, n_neighbors: int | None, source: Path, out: Path
+) -> dict[str, Any]:
+    """Return the options of the game of `--serve`; where defaults apply, without torch, which takes seconds to load."""
+    if config is None and preset == "default":
+        return {"transduction": {} if n_neighbors is None else {"n_neighbors": n_neighbors}}
+    options = _label_config(config, preset, n_neighbors, None, source=source, labels=out / "known.csv", out=out)
+    return {"transduction": options.transduction, "metric": options.metric}
+
+
+def _label_in_browser(source: Path, out: Path, arguments: dict[str, Any], port: int | None, browser: bool) -> None:
     from entourage.serve.labelling.session import SessionConfig
     from entourage.serve.server import ServeOptions, serve_labelling
 
-    config = SessionConfig(
-        options.source,
-        options.out,
-        labels,
-        transduction=options.transduction,
-        backbone=options.backbone,
-        metric=options.metric,
-        device=options.device,
-    )
-    serve_labelling(config, ServeOptions(port, browser, log=typer.echo))
+    serve_labelling(SessionConfig(source, out, **arguments), ServeOptions(port, browser, log=typer.echo))
 
 
 def _flag(name: str, value: Any) -> str:

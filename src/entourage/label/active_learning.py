@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,32 +99,6 @@ def select_items(
     return _select_regions(walks, weights, excluded, n_items, min_gain)
 
 
-def select_representatives(features: NDArray[Any], n_items: int, *, seed: int = 0, n_sample: int = 4000) -> list[int]:
-    """Select one item of each region before there is a graph: those nearest to the centres of k-means on a sample.
-
-    Args:
-        features: shape (n, d).
-        n_items: maximum number of items.
-        seed: random seed of the sample.
-        n_sample: maximum number of items that are read.
-
-    Returns:
-        Distinct indices, items of the largest regions first.
-    """
-    sample = np.random.default_rng(seed).permutation(len(features))[:n_sample]
-    points = np.asarray(features[sample], dtype=np.float32)
-    centres = points[: min(n_items, len(points))].copy()  # (k, d)
-    for _ in range(5):
-        distance = (centres**2).sum(axis=1) - 2 * points @ centres.T  # (n, k), up to a constant per row
-        nearest = distance.argmin(axis=1)
-        for region in np.unique(nearest):
-            centres[region] = points[nearest == region].mean(axis=0)
-    distance = (centres**2).sum(axis=1) - 2 * points @ centres.T + (points**2).sum(axis=1, keepdims=True)
-    sizes = np.bincount(distance.argmin(axis=1), minlength=len(centres))
-    order = np.argsort(-sizes, kind="stable")
-    return list(dict.fromkeys(int(sample[distance[:, region].argmin()]) for region in order if sizes[region]))
-
-
 class _Walks:
     """Two-step walks from single items; each costs the size of a neighbourhood, not that of the graph."""
 
@@ -157,19 +131,23 @@ def _select_regions(
     """Select items of the largest summed weight of their neighbourhoods; several kinds of weights take turns."""
     turn = int(excluded.sum())  # of the item, also if one is selected at a time
     weights, candidates = [weight.copy() for weight in weights], ~excluded
+    gains = [walks.adjacency @ weight + weight for weight in weights]
     chosen: list[tuple[int, float]] = []
     while len(chosen) < n_items:
-        weight = weights[(turn + len(chosen)) % len(weights)]
-        gain = np.where(candidates, walks.adjacency @ weight + weight, -np.inf)
+        gain = np.where(candidates, gains[(turn + len(chosen)) % len(gains)], -np.inf)
         best = int(gain.argmax())
         if gain[best] < min_gain:
             break
         chosen.append((best, float(gain[best])))
         candidates[best] = False
         covered = walks.covered(np.array([best]))
-        for weight in weights:
-            weight[covered.indices] *= 1 - covered.data
-            weight[best] = 0
+        covered[0, best] = 1
+        for weight, total in zip(weights, gains, strict=True):
+            change = covered.multiply(-weight).tocsr()  # (1, n); it only reaches the neighbours of what is covered
+            weight[change.indices] += change.data
+            reached = change @ walks.adjacency
+            total[change.indices] += change.data
+            total[reached.indices] += reached.data
     return chosen
 
 

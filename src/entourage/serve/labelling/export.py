@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from entourage.label.data import Items
 from entourage.label.pipeline import LabelConfig, write_results
 from entourage.label.transduction import GraphTransduction
 from entourage.serve.labelling.session import LabellingSession
@@ -43,4 +44,5 @@ def write_session(session: LabellingSession) -> dict[str, Any]:
             metric=config.metric,
             progress=False,
         )
-        return write_results(label_config, items, model, {"decide": time.perf_counter() - start})
+        content = Items(items.names, items.features, items.images, items.skipped)
+        return write_results(label_config, content, model, {"decide": time.perf_counter() - start})

@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from entourage.data.labels import read_labels
 from entourage.io.files import error_reason
+from entourage.serve.labelling.source import Source, read_source, select_representatives
 from entourage.serve.labelling.store import SKIPPED, Event, LabelStore
 
 if TYPE_CHECKING:
     from entourage.label.active_learning import Strategy
-    from entourage.label.data import Items, Metric
+    from entourage.label.data import Metric
     from entourage.label.incremental import IncrementalTransduction
 
 N_SUGGESTIONS = 24
@@ -95,7 +96,7 @@ class LabellingSession:
     def __init__(self, config: SessionConfig) -> None:
         self.config = config
         self.phase, self.message = "features", f"Reading {config.source.name}"
-        self.items: Items | None = None
+        self.items: Source | None = None
         self.store: LabelStore | None = None
         self.map: NDArray[np.float32] | None = None
         self.map_number = 0
@@ -184,7 +185,7 @@ class LabellingSession:
                 if label != SKIPPED:
                     y[self._index[item]] = label
         if not y.any():
-            raise ValueError("labels: there are none; expected one or more")
+            raise ValueError("labels: no item is labelled; expected one or more")
         return self._game.graph, y
 
     def _run(self) -> None:
@@ -199,11 +200,8 @@ class LabellingSession:
             self.phase, self.message = "failed", error_reason(error)
 
     def _load(self) -> None:
-        from entourage.label.active_learning import select_representatives
-        from entourage.label.data import read_items  # loads torch: the page is shown before
-
         config = self.config
-        items = read_items(config.source, backbone=config.backbone, metric=config.metric, device=config.device)
+        items = read_source(config.source, config.backbone, config.metric, config.device)
         self._index = {name: index for index, name in enumerate(items.names)}
         known, history = config.out / "known.csv", config.out / "serve" / "history.jsonl"
         initial = config.initial
@@ -224,8 +222,8 @@ class LabellingSession:
         self.phase, self.message = "ready", ""
         self._changed.set()
 
-    def _build_graph(self, items: Items) -> None:
-        from entourage.label.incremental import IncrementalTransduction
+    def _build_graph(self, items: Source) -> None:
+        from entourage.label.incremental import IncrementalTransduction  # loads torch, after the first items are shown
         from entourage.serve.labelling.graph_cache import load_or_build
         from entourage.serve.labelling.layout import layout_steps
 
