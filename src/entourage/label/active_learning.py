@@ -141,13 +141,15 @@ def _select_regions(
         chosen.append((best, float(gain[best])))
         candidates[best] = False
         covered = walks.covered(np.array([best]))
-        covered[0, best] = 1
+        others = covered.indices != best
+        items, fractions = np.append(covered.indices[others], best), np.append(covered.data[others], 1.0)
         for weight, total in zip(weights, gains, strict=True):
-            change = covered.multiply(-weight).tocsr()  # (1, n); it only reaches the neighbours of what is covered
-            weight[change.indices] += change.data
-            reached = change @ walks.adjacency
-            total[change.indices] += change.data
-            total[reached.indices] += reached.data
+            change = -weight[items] * fractions
+            weight[items] += change
+            total[items] += change
+            # Only neighbours of covered items gain less: a fraction of a product with the whole graph.
+            row = sparse.csr_matrix((change, (np.zeros_like(items), items)), (1, len(weight))) @ walks.adjacency
+            total[row.indices] += row.data
     return chosen
 
 
