@@ -9,9 +9,11 @@ import webbrowser
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from entourage.extras import extra_imports
 from entourage.io.files import check_outputs, write_json
 from entourage.runs.directory import lock_directory
 from entourage.serve.runs import LABELLING, Run, given_labels, open_run
@@ -138,12 +140,9 @@ def _recorded(config: SessionConfig) -> dict[str, Any]:
 
 
 def _check_installed() -> None:
-    try:
-        import starlette
-        import uvicorn
-    except ModuleNotFoundError as error:
-        raise ValueError(f"{error.name}: is not installed; expected `pip install 'entourage[serve]'`") from error
-    del starlette, uvicorn
+    with extra_imports("serve"):
+        import_module("starlette")
+        import_module("uvicorn")
 
 
 def _serve(routes: Sequence[Route], page: str, options: ServeOptions, start: Callable[[], None] = lambda: None) -> None:
