@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := --quiet --disable-pip-version-check
 
-.PHONY: demo test test-core test-browser lint wheel bench clean
+.PHONY: demo test test-core test-browser test-versions lint wheel lock bench clean
 demo: $(VENV)/dev
 	$(BIN)/entourage demo --out demo
 
@@ -35,6 +35,29 @@ wheel:
 	$(VENV)-wheel/bin/pip check
 	cd $(VENV)-wheel && bin/entourage doctor && bin/entourage demo --out demo
 
+# The tests of tables and arrays with each interpreter that is found, and with the oldest supported dependencies.
+test-versions:
+	set -e; for version in 3.11 3.12 3.13; do \
+		command -v python$$version > /dev/null || { echo "python$$version: not found, skipped"; continue; }; \
+		rm -rf $(VENV)-versions; python$$version -m venv $(VENV)-versions; \
+		$(VENV)-versions/bin/pip install $(PIP) -e ".[test]"; \
+		$(VENV)-versions/bin/pytest -n auto --dist worksteal; \
+	done
+	rm -rf $(VENV)-versions
+	python3.11 -m venv $(VENV)-versions
+	$(VENV)-versions/bin/pip install $(PIP) uv
+	$(VENV)-versions/bin/uv pip compile pyproject.toml --extra test --resolution lowest-direct --python-version 3.11 --quiet -o $(VENV)-versions/lowest.txt
+	$(VENV)-versions/bin/pip install $(PIP) -r $(VENV)-versions/lowest.txt -e .
+	$(VENV)-versions/bin/pytest -n auto --dist worksteal
+
+# requirements.lock: all packages of [all] with their hashes; dist/sbom.cdx.json: the same as a list of components.
+lock:
+	test -x $(VENV)-lock/bin/uv || $(PYTHON) -m venv $(VENV)-lock
+	$(VENV)-lock/bin/pip install $(PIP) uv cyclonedx-bom
+	$(VENV)-lock/bin/uv pip compile pyproject.toml --extra all --universal --generate-hashes -c constraints.txt --no-annotate --quiet --custom-compile-command "make lock" -o requirements.lock
+	mkdir -p dist
+	$(VENV)-lock/bin/cyclonedx-py requirements requirements.lock --pyproject pyproject.toml --output-reproducible --of JSON -o dist/sbom.cdx.json
+
 BENCHMARKS := label_accuracy label_confidence label_neighbours label_speed embed_loss embed_metrics engrave_speed engrave_truth
 bench: $(VENV)/bench
 	mkdir -p results
@@ -43,7 +66,7 @@ bench: $(VENV)/bench
 	$(BIN)/python -m experiments.collect
 
 clean:
-	rm -rf $(VENV) $(VENV)-core $(VENV)-wheel demo build dist weights-handwriting/build
+	rm -rf $(VENV) $(VENV)-core $(VENV)-wheel $(VENV)-versions $(VENV)-lock demo build dist weights-handwriting/build
 
 # The files .venv/dev, .venv/bench and .venv/browser mark what is installed; if pyproject.toml or constraints.txt changes, make installs again.
 $(VENV)/%: pyproject.toml constraints.txt

@@ -33,7 +33,7 @@ __all__ = [
     "retrieval_metrics",
 ]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Threads of torch that wait for each other sleep instead of spinning. On a machine with other busy processes, spinning
 # threads hold the cores that the threads they wait for need. OpenMP reads its variables when torch is loaded.

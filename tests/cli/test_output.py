@@ -145,3 +145,18 @@ def test_completion_is_offered() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, env={**environment, "PATH": ""}, check=False
     )
     assert "cluster" in result.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("label x --neighbours 3", "--n-neighbors"),
+        ("embed search a b --count 3", "--top-k"),
+        ("engrave crops x --most 3", "--per-class"),
+    ],
+)
+def test_former_names_of_options_name_the_present_ones(words: str, expected: str) -> None:
+    code = f"import sys, entourage.cli; sys.argv = {['entourage', *words.split()]!r}; entourage.cli.main()"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 2
+    assert result.stderr == f"entourage: {words.split()[-2]}: no longer exists; expected {expected}\n"

@@ -185,13 +185,37 @@ def describe_error(error: BaseException) -> tuple[str, int]:
     raise error
 
 
+RENAMED = {
+    "label": {
+        "--neighbours": "--n-neighbors",
+        "--mirror": "--flip",
+        "--learn": "train.method in a file of --config",
+        "--layers": "train.trainable_layers in a file of --config",
+    },
+    "cluster run": {"--clusters": "--n-clusters", "--most": "--max-clusters"},
+    "embed": {"--members": "--ensemble", "--part": "--split", "--count": "--top-k"},
+    "detect": {"--list": "--class-list"},
+    "engrave": {"--every-font": "--all-fonts", "--share": "--max-frequency", "--most": "--per-class"},
+}
+"""Names that options had before version 0.1.0 was complete, by the first words of the commands."""
+
+
 def _describe_usage(error: Any) -> str:
     """Return a usage error as one line; an empty one if the help is shown instead."""
     message = " ".join(error.format_message().split())
+    if error.ctx is not None and (renamed := _renamed(error, _words(error.ctx))):
+        return f"{error.option_name}: no longer exists; expected {renamed}"
     command = "entourage" if error.ctx is None else error.ctx.command_path
     if not message or message.startswith("Usage:"):
         return ""
     return f"{message[0].lower()}{message[1:].rstrip('.')} (see `{command} --help`)"
+
+
+def _renamed(error: Any, words: str) -> str | None:
+    """Return the present name of an option that does not exist, if it was renamed."""
+    option = getattr(error, "option_name", None)
+    names = [renamed for command, renamed in RENAMED.items() if f"{words} ".startswith(f"{command} ")]
+    return next((renamed[option] for renamed in names if option in renamed), None)
 
 
 def print_error(error: BaseException) -> int:
