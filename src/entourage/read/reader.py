@@ -29,9 +29,7 @@ from entourage.read.transpose import Interval, transpose
 SYMBOL_THRESHOLD = 0.3  # minimum score of the symbols of a page that no note refers to
 NO_NOTES = "staves without notes"
 UNSURE = "symbols are uncertain: handwriting and poor pictures are not read reliably"
-_MIN_HEAD_SCORE = (
-    0.6  # mean score of noteheads: about 0.8 on prints and photographs of prints, 0.5 in handwriting
-)
+_MIN_HEAD_SCORE = 0.6  # mean score of noteheads: about 0.8 on prints and photographs of prints, 0.5 in handwriting
 _PERCUSSION = "percussion staves, which are not read"
 _PERCUSSION_CLEF = "clefUnpitchedPercussion"
 
