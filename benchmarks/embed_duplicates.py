@@ -59,7 +59,7 @@ def main() -> None:
 def plant(folder: Path, paths: list[Path], count: int) -> dict[tuple[str, str], str]:
     """Write copies of random pictures; return the kind of each pair of original and copy."""
     generator = np.random.default_rng(0)
-    planted = {}
+    planted: dict[tuple[str, str], str] = {}
     for number, row in enumerate(generator.permutation(len(paths))[:count].tolist()):
         kind = KINDS[number % len(KINDS)]
         suffix = ".jpg" if kind == "recompressed" else ".png"
