@@ -163,3 +163,20 @@ def test_bad_archives_give_one_line(tmp_path: Path) -> None:
         read_features(tmp_path / "x.npy")
     with pytest.raises(ValueError, match="no such file"):
         read_features(path)
+
+
+def test_csv_files_of_too_many_columns_or_missing_cells_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "wide.csv"
+    path.write_text(",".join(f"x{column}" for column in range(2**16 + 1)) + "\n" + "1," * 2**16 + "1\n")
+    with pytest.raises(ValueError, match=r"wide\.csv: cannot be read: has 65537 columns; expected at most 65536"):
+        read_features(path)
+    path.write_text(",".join(f"x{column}" for column in range(2**14)) + "\n" + "1\n" * 2**14)
+    with pytest.raises(ValueError, match=r"wide\.csv: cannot be read: unpacks to 107\d MB; expected at most"):
+        read_features(path)
+
+
+def test_compressed_files_of_too_many_rows_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    np.savez_compressed(path, X=np.zeros((1_100_000, 1), np.uint8))
+    with pytest.raises(ValueError, match=r"a\.npz: unpacks to 1100000 rows; expected at least one byte"):
+        read_features(path)

@@ -33,3 +33,10 @@ def test_bad_files_give_one_line(tmp_path: Path, content: bytes, message: str) -
         read_csv_table(tmp_path / "x.csv")
     with pytest.raises(ValueError, match="cannot be read: No such file"):
         read_csv_table(tmp_path / "missing.csv")
+
+
+def test_short_rows_below_a_long_header_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "labels.csv"
+    path.write_text("item,label" + "," * 2**13 + "\n" + "a,b\n" * 2**13)
+    with pytest.raises(ValueError, match=r"labels\.csv: unpacks to 53\d MB; expected at most"):
+        read_csv_table(path)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from entourage.data import media
 from entourage.data.media import UnreadableImageError, list_images, read_image
 
 
@@ -101,4 +102,35 @@ def test_a_decompression_bomb_is_rejected(tmp_path: Path, monkeypatch: pytest.Mo
     path = save(tmp_path / "bomb.png", Image.new("L", (100, 100)))
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)
     with pytest.raises(ValueError, match="decompression bomb"):
+        read_image(path)
+
+
+EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n%%EOF\n"
+
+
+def test_other_formats_are_not_read_whatever_the_file_is_called(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(EPS)  # Pillow would run Ghostscript
+    Image.new("RGB", (8, 6)).save(tmp_path / "b.png", "ICO")
+    for name in ("a.png", "b.png"):
+        with pytest.raises(UnreadableImageError, match=f"{name}.*not an image, or of an unknown format"):
+            read_image(tmp_path / name)
+    Image.new("RGB", (8, 6)).save(tmp_path / "c.png", "JPEG")
+    assert read_image(tmp_path / "c.png").size == (8, 6)
+
+
+def test_images_of_too_many_pixels_are_refused_before_they_are_decoded(tmp_path: Path) -> None:
+    path = tmp_path / "a.png"
+    Image.new("1", (10_001, 8000)).save(path)
+    assert path.stat().st_size < 50_000
+    with pytest.raises(UnreadableImageError, match="10001 x 8000 pixels, 80 megapixels; expected at most 80"):
+        read_image(path)
+
+
+def test_the_pixels_of_a_jpeg_are_counted_at_the_size_at_which_it_is_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = save(tmp_path / "a.jpg", Image.new("RGB", (640, 480)))
+    monkeypatch.setattr(media, "MAX_PIXELS", 20_000)
+    assert read_image(path, shorter_side=60).size == (80, 60)
+    with pytest.raises(UnreadableImageError, match="640 x 480"):
         read_image(path)

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from entourage.io import weights as module
-from entourage.io.weights import load_weights, read_metadata, read_weights, write_weights
+from entourage.io.weights import load_weights, no_larger_than, read_metadata, read_weights, write_weights
 
 
 def test_shared_and_reordered_tensors_are_restored(tmp_path: Path) -> None:
@@ -111,3 +111,15 @@ def test_load_weights_names_the_weight_that_does_not_match() -> None:
         load_weights(model, {"weight": torch.zeros(1, 2), "bias": torch.ones(1), "c": torch.ones(1)}, source)
     with pytest.raises(ValueError, match=r"^a.safetensors: weight 'weight' has shape \(2, 2\); expected \(1, 2\)"):
         load_weights(model, {"weight": torch.zeros(2, 2), "bias": torch.ones(1)}, source)
+
+
+def test_networks_with_more_weights_than_the_file_are_refused() -> None:
+    tensors = {"weight": torch.zeros(3, 2), "bias": torch.zeros(3)}
+    with no_larger_than(tensors, (9, "small", None)):
+        shared = nn.Linear(2, 3)
+        nn.Sequential(shared, shared)  # counted once
+    with pytest.raises(ValueError, match="a network of more weights; expected 9"), no_larger_than(tensors):
+        nn.Linear(10**4, 10**4)
+    with pytest.raises(ValueError, match="an option of 10; expected at most 9"), no_larger_than(tensors, (10,)):
+        pytest.fail("the block ran")
+    assert nn.Linear(10, 10).weight.numel() == 100  # only within the block

@@ -23,7 +23,7 @@ from entourage.compute import count_threads, map_ahead, resolve_device
 from entourage.data.media import UnreadableImageError, read_image
 from entourage.io.files import atomic_path
 from entourage.io.progress import progress_bar
-from entourage.io.safe_formats import READ_ERRORS
+from entourage.io.safe_formats import READ_ERRORS, read_npz
 
 BATCHES_AHEAD = 2  # batches that are decoded while another is embedded
 
@@ -185,9 +185,10 @@ class FeatureStore:
         """Return all stored keys; damaged shards are ignored."""
         keys: set[bytes] = set()
         for path in self.folder.glob("*.npz"):
-            with suppress(*READ_ERRORS), np.load(path, allow_pickle=False) as shard:
-                if np.asarray(shard["features"]).shape[1:] == (self.dim,):
-                    keys.update(key.tobytes() for key in np.asarray(shard["keys"]))
+            with suppress(*READ_ERRORS):
+                shard = read_npz(path, ("keys", "features"))
+                if shard["features"].shape[1:] == (self.dim,):
+                    keys.update(key.tobytes() for key in shard["keys"])
         return keys
 
     @contextmanager
@@ -201,14 +202,13 @@ class FeatureStore:
 
     def _read_shard(self, path: Path, requested: set[bytes]) -> tuple[list[bytes], NDArray[np.float32]] | None:
         try:
-            with np.load(path, allow_pickle=False) as shard:
-                keys = np.asarray(shard["keys"])
-                if keys.dtype != np.uint8 or keys.ndim != 2 or keys.shape[1] != KEY_BYTES:
-                    return None
-                rows = {key.tobytes(): row for row, key in enumerate(keys) if key.tobytes() in requested}
-                if not rows:
-                    return None
-                features = np.asarray(shard["features"])
+            keys = read_npz(path, ("keys",))["keys"]
+            if keys.dtype != np.uint8 or keys.ndim != 2 or keys.shape[1] != KEY_BYTES:
+                return None
+            rows = {key.tobytes(): row for row, key in enumerate(keys) if key.tobytes() in requested}
+            if not rows:
+                return None
+            features = read_npz(path, ("features",))["features"]
         except READ_ERRORS:
             return None
         if features.shape != (len(keys), self.dim) or features.dtype != np.float32:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from entourage.extras import extra_imports
 from entourage.io.files import error_reason
-from entourage.io.safe_formats import READ_ERRORS, read_npz
+from entourage.io.safe_formats import READ_ERRORS, check_unpacked, parquet_errors, read_npy, read_npz
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 _FEATURE_KEYS = ("features", "X")
 _ITEM_KEYS = ("items", "ids", "filenames")
 _ITEM_COLUMNS = ("item", "id", "name")
+MAX_PACKED_ROWS = 1_000_000  # rows that a compressed file may have besides one per byte: a name takes 200 bytes
+MAX_COLUMNS = 2**16  # of CSV files, for which pandas takes 8 kB per column
 _MISSING = ["", "na", "NA", "nan", "NaN", "null"]
 
 
@@ -79,20 +82,17 @@ def read_features(path: str | Path) -> FeatureTable:
     if raw.values.size == 0:
         missing = "features" if len(raw.values) else "items"
         raise ValueError(f"{path}: has no {missing}; expected a table with a row per item and a column per feature")
+    if raw.values.dtype.kind not in "fiub":
+        raise ValueError(f"{path}: the features are of type {raw.values.dtype}; expected real numbers")
+    if len(raw.values) > MAX_PACKED_ROWS + path.stat().st_size:
+        raise ValueError(f"{path}: unpacks to {len(raw.values)} rows; expected at least one byte of the file per row")
     items = raw.items if raw.items is not None else [str(row) for row in range(len(raw.values))]
     _check_items(path, items, len(raw.values))
     return FeatureTable(items, _finite(path, raw, items))
 
 
 def _read_npy(path: Path) -> _Raw:
-    try:
-        array = np.load(path, allow_pickle=False)
-    except READ_ERRORS as error:
-        raise _unreadable(path, error) from error
-    if not isinstance(array, np.ndarray):
-        array.close()
-        raise ValueError(f"{path}: an archive of several arrays; expected one array, or the suffix .npz")
-    return _Raw(array)
+    return _Raw(read_npy(path))
 
 
 def _read_npz(path: Path) -> _Raw:
@@ -116,6 +116,7 @@ def _read_csv(path: Path) -> _Raw:
     try:
         _check_first_line(path)
         header = [str(name) for name in pd.read_csv(path, nrows=0, encoding="utf-8-sig").columns]
+        _check_cells(path, len(header))
         column = _named_item_column(header)
         if column is None:
             # One cheap pass over the first column only: "007" cannot be restored once it has been read as a number.
@@ -141,11 +142,12 @@ def _read_parquet(path: Path) -> _Raw:
     import pandas as pd
 
     with extra_imports("parquet"):
-        import pyarrow  # noqa: F401 - by which pandas reads such tables
-    try:
-        frame = pd.read_parquet(path)
-    except READ_ERRORS as error:
-        raise _unreadable(path, error) from error
+        import pyarrow.parquet as pq
+
+    with parquet_errors(path):
+        table = pq.read_table(path)
+        table.validate(full=True)  # strings that are not UTF-8 would raise when they are used
+        frame: pd.DataFrame = table.to_pandas()
     frame.columns = [str(name) for name in frame.columns]
     column = _named_item_column(list(frame.columns))
     if column is None and not isinstance(frame.index, pd.RangeIndex):
@@ -178,6 +180,15 @@ def _is_numeric(column: pd.Series[Any]) -> bool:
 def _named_item_column(header: list[str]) -> str | None:
     by_lower_case = {name.strip().lower(): name for name in reversed(header)}
     return next((by_lower_case[name] for name in _ITEM_COLUMNS if name in by_lower_case), None)
+
+
+def _check_cells(path: Path, columns: int) -> None:
+    """Check the numbers of columns and cells of a CSV file; pandas also takes memory for the cells that rows lack."""
+    if columns > MAX_COLUMNS:
+        raise ValueError(f"has {columns} columns; expected at most {MAX_COLUMNS}, or a .npy file")
+    with path.open("rb") as stream:
+        rows = 1 + sum(chunk.count(b"\n") + chunk.count(b"\r") for chunk in iter(partial(stream.read, 2**20), b""))
+    check_unpacked(path, 4 * rows * columns)  # full rows take 2 bytes per cell or more; their ends are counted twice
 
 
 def _check_first_line(path: Path) -> None:
@@ -223,8 +234,6 @@ def _check_items(path: Path, items: list[str], n: int) -> None:
 
 
 def _finite(path: Path, raw: _Raw, items: list[str]) -> NDArray[Any]:
-    if raw.values.dtype.kind not in "fiub":
-        raise ValueError(f"{path}: the features are of type {raw.values.dtype}; expected real numbers")
     with np.errstate(over="ignore"):  # values that overflow become infinite and are reported below
         bad = ~np.isfinite(raw.values.astype(np.float32))
     if bad.any():

@@ -13,6 +13,8 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 from numpy.typing import NDArray
 
+from entourage.io.safe_formats import check_unpacked
+
 
 class ItemMatcher:
     """Find items by their full names or by the last parts of their paths.
@@ -102,6 +104,10 @@ def read_csv_table(path: str | Path) -> CsvTable:
     if not lines:
         raise ValueError(f"{path}: empty; expected a header line and rows")
     header = [title.strip() for title in lines[0][1]]
+    try:
+        check_unpacked(path, 8 * len(lines) * len(header))
+    except ValueError as error:  # a long header and many short rows
+        raise ValueError(f"{path}: {error}") from error
     padded = [(line, cells + [""] * (len(header) - len(cells))) for line, cells in lines[1:]]
     return CsvTable(path, header, padded)
 

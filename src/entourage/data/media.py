@@ -14,6 +14,11 @@ from entourage.io.files import UnreadableFileError, error_reason, has_suffix, li
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm"})
 
 
+# Pillow's names of the formats; others, such as EPS, which runs Ghostscript, are not read whatever the file is called.
+IMAGE_FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
+MAX_PIXELS = 80_000_000  # of a decoded image, which takes up to 0.9 GB meanwhile; A3 at 600 dpi has 70 million
+
+
 class UnreadableImageError(UnreadableFileError):
     """An image file that is missing, corrupt, truncated or too large."""
 
@@ -43,8 +48,8 @@ def read_image(path: str | Path, *, shorter_side: int | None = None) -> Image.Im
         The first frame, in mode RGB.
 
     Raises:
-        UnreadableImageError: a ValueError; the file is missing, corrupt, truncated, or decompresses to more pixels than
-            Pillow's limit against decompression bombs.
+        UnreadableImageError: a ValueError; the file is missing, corrupt, truncated, or decodes to more than
+            `MAX_PIXELS` pixels.
     """
     if not Path(path).is_file():  # a pipe would block forever
         raise UnreadableImageError(path, "no such file")
@@ -54,16 +59,31 @@ def read_image(path: str | Path, *, shorter_side: int | None = None) -> Image.Im
 def decode_image(file: Path | BinaryIO, name: str | Path, shorter_side: int | None = None) -> Image.Image:
     """Read an image as `read_image` does, from a file or from bytes in memory; `name` is for messages."""
     try:
-        with Image.open(file) as image:
+        with Image.open(file, formats=IMAGE_FORMATS) as image:
             if shorter_side is not None:
                 image.draft(None, (shorter_side, shorter_side))
+            check_size(name, image.size)
             ImageOps.exif_transpose(image, in_place=True)  # a copy would take a tenth of the time for a tiny image
             return _to_rgb(image)
     except UnidentifiedImageError as error:  # its own message repeats the path, or names an object in memory
         raise UnreadableImageError(name, "not an image, or of an unknown format") from error
+    except UnreadableImageError:
+        raise
     # On broken files, decoders raise many types: OSError, SyntaxError, struct.error, KeyError, zlib.error, ...
     except Exception as error:
         raise UnreadableImageError(name, error_reason(error)) from error
+
+
+def check_size(name: str | Path, size: tuple[int, int]) -> None:
+    """Raise an `UnreadableImageError` if an image of this width and height has more than `MAX_PIXELS` pixels."""
+    if size[0] * size[1] > MAX_PIXELS:
+        pixels = f"{size[0]} x {size[1]} pixels, {megapixels(size[0] * size[1])} megapixels"
+        raise UnreadableImageError(name, f"{pixels}; expected at most {megapixels(MAX_PIXELS)}")
+
+
+def megapixels(pixels: int) -> str:
+    """Return a number of pixels in whole megapixels, for messages."""
+    return f"{pixels / 1e6:.0f}"
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
@@ -71,19 +91,23 @@ def _to_rgb(image: Image.Image) -> Image.Image:
     if image.mode.startswith(("I", "F")):
         return _deep_to_grey(image).convert("RGB")
     if image.has_transparency_data:
-        layered = image.convert("RGBA")
-        white = Image.new("RGBA", layered.size, "white")
-        return Image.alpha_composite(white, layered).convert("RGB")
+        layered = image if image.mode == "RGBA" else image.convert("RGBA")
+        upright = Image.new("RGB", layered.size, "white")
+        upright.paste(layered, mask=layered)
+        return upright
     return image.convert("RGB")
 
 
 def _deep_to_grey(image: Image.Image) -> Image.Image:
     """Scale grey of 16 or 32 bits or floating point to 8 bits; `Image.convert` would clip values above 255."""
-    values = np.nan_to_num(np.asarray(image, dtype=np.float32), nan=0.0, posinf=0.0, neginf=0.0)  # (h, w)
+    values = np.array(image, dtype=np.float32)  # (h, w); changed in place, because large images take 0.3 GB
+    np.nan_to_num(values, copy=False, nan=0.0, posinf=0.0, neginf=0.0)
     peak = float(values.max())
     common_peaks = (1.0, 255.0, 65535.0) if image.mode == "F" else (65535.0,)
     white = next((common for common in common_peaks if peak <= common), peak)
-    return Image.fromarray((values.clip(0.0, white) * (255.0 / white)).round().astype(np.uint8))
+    np.clip(values, 0.0, white, out=values)
+    values *= np.float32(255.0 / white)
+    return Image.fromarray(np.rint(values, out=values).astype(np.uint8))
 
 
 AUDIO_SUFFIXES = frozenset({".wav", ".flac", ".ogg", ".oga", ".opus", ".aif", ".aiff", ".au", ".mp3"})

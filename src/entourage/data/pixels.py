@@ -23,6 +23,7 @@ from entourage.data.image_set import ImageFiles, ImageSet, ImageSource
 from entourage.data.media import UnreadableImageError
 from entourage.io.files import atomic_path, error_reason
 from entourage.io.progress import progress_bar
+from entourage.io.safe_formats import read_npy
 
 _MAGIC = b"entourage pixels"
 _LENGTH_BYTES = 8
@@ -91,7 +92,7 @@ def open_pixel_file(path: str | Path, digest: str) -> tuple[NDArray[np.uint8], F
     if footer.get("digest") != digest:
         return None
     try:
-        values = np.load(path, mmap_mode="r", allow_pickle=False)
+        values = read_npy(path, mmap_mode="r")
         return values, [(int(index), str(reason)) for index, reason in footer["failures"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path}: damaged: {error_reason(error)}; delete it to have it written again") from error

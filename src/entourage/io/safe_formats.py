@@ -9,13 +9,15 @@ pyarrow and lxml are imported on first use, because their imports are slow.
 
 from __future__ import annotations
 
+import lzma
 import pickle
+import struct
 import zipfile
 import zlib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,12 +28,80 @@ from entourage.io.files import error_reason
 if TYPE_CHECKING:
     from lxml import etree
 
-# Raised by NumPy for missing and damaged archives, and by pandas and others for their tables.
-READ_ERRORS = (OSError, ValueError, EOFError, KeyError, MemoryError, zipfile.BadZipFile, zlib.error)
+# Raised by pandas, zipfile and others for missing and damaged tables and archives; zipfile raises RuntimeError and its
+# subclass NotImplementedError for encrypted members and for methods, flags and versions that it does not support.
+READ_ERRORS = (
+    OSError,
+    ValueError,
+    EOFError,
+    KeyError,
+    MemoryError,
+    RuntimeError,
+    OverflowError,
+    struct.error,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+)
+FREE_BYTES = 2**27  # unpacked bytes that every file may have
+MAX_EXPANSION = 16  # unpacked bytes above FREE_BYTES per byte of the file
+
+
+def max_unpacked_bytes(path: Path) -> int:
+    """Return the largest size in memory of what a file contains: 128 MiB and 16 times the size of the file.
+
+    A file that unpacks to more is refused before it is unpacked. Measured data stay below: numbers rarely compress to
+    less than a quarter. Others can be stored uncompressed.
+
+    Raises:
+        OSError: the file is missing.
+    """
+    return FREE_BYTES + MAX_EXPANSION * path.stat().st_size
+
+
+def check_unpacked(path: Path, n_bytes: int) -> None:
+    """Check that a file does not unpack to more than `max_unpacked_bytes`.
+
+    Args:
+        path: the file.
+        n_bytes: bytes that its content takes in memory.
+
+    Raises:
+        ValueError: the content is larger; the message has no path.
+        OSError: the file is missing.
+    """
+    limit = max_unpacked_bytes(path)
+    if n_bytes > limit:
+        size = f"unpacks to {n_bytes / 1e6:.0f} MB"
+        raise ValueError(
+            f"{size}; expected at most {limit / 1e6:.0f} MB for a file of its size, or an uncompressed file"
+        )
+
+
+def read_npy(path: Path, *, mmap_mode: Literal["r", "c"] | None = None) -> NDArray[Any]:
+    """Read the array of a `.npy` file, which takes at most as much memory as the file has bytes.
+
+    Args:
+        path: the file.
+        mmap_mode: "r" or "c" to map the array into memory, read-only or copied on write; None to read it.
+
+    Returns:
+        The array.
+
+    Raises:
+        ValueError: the file is missing, damaged, an archive, or contains a pickle.
+    """
+    with _array_errors(path):
+        with path.open("rb") as stream:
+            if stream.read(4) == b"PK\x03\x04":
+                raise ValueError("an archive of several arrays; expected one array, or the suffix .npz")
+        array = np.load(path, mmap_mode=mmap_mode, allow_pickle=False)
+        check_unpacked(path, array.size)  # items of zero bytes may be any number
+        return np.asarray(array) if mmap_mode is None else array
 
 
 def read_npz(path: Path, names: Collection[str] | None = None) -> dict[str, NDArray[Any]]:
-    """Read the arrays of a `.npz` archive.
+    """Read the arrays of a `.npz` archive; they take at most `max_unpacked_bytes` of memory together.
 
     Args:
         path: the file.
@@ -41,35 +111,61 @@ def read_npz(path: Path, names: Collection[str] | None = None) -> dict[str, NDAr
         The arrays by name.
 
     Raises:
-        ValueError: the file is missing, damaged, a single array, or contains a pickle.
+        ValueError: the file is missing, damaged, too large when unpacked, a single array, or contains a pickle.
     """
-    try:
+    with _array_errors(path):
         archive = np.load(path, allow_pickle=False)
         if isinstance(archive, np.ndarray):
             raise ValueError("a single array; expected an archive of arrays")
         with archive:
-            return {name: archive[name] for name in archive.files if names is None or name in names}
-    except READ_ERRORS as error:
+            read = [name for name in archive.files if names is None or name in names]
+            sizes = {info.filename.removesuffix(".npy"): info.file_size for info in archive.zip.infolist()}
+            check_unpacked(path, sum(sizes[name.removesuffix(".npy")] for name in read))
+            arrays = {name: archive[name] for name in read}
+        for name, array in arrays.items():
+            if not isinstance(array, np.ndarray):
+                raise ValueError(f"{name} is not an array; expected arrays only")
+            check_unpacked(path, array.size)  # items of zero bytes may be any number
+        return arrays
+
+
+@contextmanager
+def _array_errors(path: Path) -> Iterator[None]:
+    """Convert errors of NumPy about a file to a ValueError of one line."""
+    try:
+        yield
+    # NumPy parses headers as Python: besides READ_ERRORS, TokenError, SyntaxError, TypeError and others.
+    except Exception as error:
         raise ValueError(f"{path}: cannot be read: {error_reason(error)}") from error
 
 
 @contextmanager
-def parquet_errors(path: Path, command: str) -> Iterator[None]:
-    """Convert pyarrow's errors about a damaged table, raised within the block, to a ValueError of one line.
+def parquet_errors(path: Path, command: str | None = None) -> Iterator[None]:
+    """Check the size of a Parquet table, and convert errors raised within the block to a ValueError of one line.
+
+    The table may take at most `max_unpacked_bytes`, by its numbers of rows and columns and by the sizes of its column
+    chunks. The block has to include conversions: some damage is found only by `to_pandas`.
 
     Args:
         path: the file.
-        command: the command that writes such tables, for the message.
+        command: the command that writes such tables, for the message; None: any table.
 
     Raises:
-        ValueError: the file is not a Parquet table or lacks a column.
+        ValueError: the file is not a Parquet table, lacks a column or is too large when unpacked.
     """
     with extra_imports():
-        import pyarrow as pa
+        import pyarrow.parquet as pq
 
     try:
+        metadata = pq.read_metadata(path)
+        chunks = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+        unpacked = max(metadata.num_rows * metadata.num_columns * 8, sum(chunk.total_byte_size for chunk in chunks))
+        check_unpacked(path, unpacked)
         yield
-    except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
+    # Damaged metadata raise almost anything: ArrowException, UnicodeDecodeError, JSONDecodeError, TypeError, ...
+    except Exception as error:
+        if command is None:
+            raise ValueError(f"{path}: cannot be read: {error_reason(error)}") from error
         raise ValueError(f"{path}: damaged, or another table; expected a table written by `{command}`") from error
 
 
@@ -162,8 +258,11 @@ def _to_array(path: Path, array: _ArrayPlaceholder) -> NDArray[np.uint8]:
     raise ValueError(f"{path}: contains an array that is damaged or not of type uint8; expected uint8")
 
 
+MAX_XML_MARKS = 3_000_000  # tags and attributes; an orchestral score of 36 MB has about as many
+
+
 def parse_xml(data: bytes, *, comments: bool = True, ids: bool = True) -> etree._Element:
-    """Parse an XML document of any size and depth.
+    """Parse an XML document of any depth and at most `MAX_XML_MARKS` tags and attributes, which take 0.4 GB.
 
     Args:
         data: the document.
@@ -176,10 +275,13 @@ def parse_xml(data: bytes, *, comments: bool = True, ids: bool = True) -> etree.
 
     Raises:
         lxml.etree.XMLSyntaxError: the document is not well-formed.
+        ValueError: it has too many tags and attributes.
     """
     with extra_imports():
         from lxml import etree
 
+    if data.count(b"<") + data.count(b"=") > MAX_XML_MARKS:
+        raise ValueError(f"has more than {MAX_XML_MARKS} tags and attributes; expected at most {MAX_XML_MARKS}")
     limits = {"resolve_entities": False, "no_network": True, "load_dtd": False, "huge_tree": True}
     parser = etree.XMLParser(collect_ids=ids, remove_comments=not comments, **limits)
     return etree.fromstring(data, parser)

@@ -7,15 +7,17 @@ import json
 import operator
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from threading import get_ident
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from entourage.io.files import atomic_path
 
@@ -69,6 +71,40 @@ def read_metadata(path: Path) -> dict[str, Any]:
         return _read_metadata(file)
 
 
+@contextmanager
+def no_larger_than(tensors: Mapping[str, Tensor], sizes: Iterable[object] = ()) -> Iterator[None]:
+    """Refuse networks with more parameters than a file, whose header may be hostile, has numbers.
+
+    The networks are built within the block, in this thread. A parameter that is too large is refused before it is
+    initialised, so that its memory is reserved but not used.
+
+    Args:
+        tensors: the tensors of the file.
+        sizes: options of the network, such as its width and depth; those that are no integers are ignored.
+
+    Raises:
+        ValueError: an option, or the number of parameters, is larger than the number of elements of all tensors.
+    """
+    allowed = sum(value.numel() for value in tensors.values())
+    for size in sizes:
+        if isinstance(size, int) and size > allowed:
+            raise ValueError(f"the header has an option of {size}; expected at most {allowed}, the number of weights")
+    thread = get_ident()
+    registered: dict[int, nn.Parameter] = {}  # modules may share parameters
+
+    def count(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
+        if parameter is not None and get_ident() == thread:
+            registered[id(parameter)] = parameter
+            if sum(each.numel() for each in registered.values()) > allowed:
+                raise ValueError(f"the header has a network of more weights; expected {allowed}, those of the file")
+
+    hook = register_module_parameter_registration_hook(count)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
 def load_weights(module: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:
     """Load tensors into a module after checking their names and shapes.
 
@@ -105,7 +141,7 @@ def _opened(path: Path) -> Iterator[Any]:
     try:
         with safe_open(path, framework="pt") as file:
             yield file
-    except (OSError, SafetensorError, KeyError, ValueError) as error:
+    except (OSError, SafetensorError, KeyError, ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"cannot read {path}: {error}; expected weights written by a training run") from error
 
 

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import resource
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -82,3 +85,19 @@ def test_init_network_preserves_the_global_random_state() -> None:
     state = init_network((2,), ATTENTION, 3).state_dict()
     assert torch.equal(torch.get_rng_state(), before)
     assert all(torch.equal(value, expected[name]) for name, value in state.items())
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("width", 2**14), ("width", 10**12), ("depth", 10**9), ("units", 10**6), ("frequencies", 10**9), ("k_max", 10**9)],
+)
+def test_headers_of_larger_networks_are_refused_before_these_are_built(tmp_path: Path, name: str, value: Any) -> None:
+    path = tmp_path / "n.safetensors"
+    network = ClusterNetwork((2,), ATTENTION)
+    network.options = replace(ATTENTION, **{name: value})
+    save_network(network, path)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(ValueError, match=r"n\.safetensors: saved by another version of entourage: ") as caught:
+        load_network(path)
+    assert "\n" not in str(caught.value)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**18  # in units of 1 kB

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import resource
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -82,3 +85,16 @@ def test_invalid_files_raise(tmp_path: Path, tiny: DetectorOptions) -> None:
     save_detector(model, tmp_path / "unfit.safetensors")
     with pytest.raises(ValueError, match="expected a detector of this version"):
         load_detector(tmp_path / "unfit.safetensors")
+
+
+@pytest.mark.parametrize(("name", "value"), [("hidden", 10**6), ("widths", (2**14,) * 3), ("blocks", (1, 1, 10**9))])
+def test_headers_of_larger_networks_are_refused_before_these_are_built(
+    tmp_path: Path, tiny: DetectorOptions, name: str, value: Any
+) -> None:
+    model = make(tiny)
+    model.options = replace(tiny, network=replace(tiny.network, **{name: value}))
+    save_detector(model, tmp_path / "a.safetensors")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(ValueError, match=r"a\.safetensors: cannot be loaded: the header has "):
+        load_detector(tmp_path / "a.safetensors")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**18  # in units of 1 kB

@@ -182,7 +182,8 @@ def test_a_huge_pdf_page_is_rendered_at_a_lower_resolution(tmp_path: Path, monke
     ("name", "content", "reason"),
     [
         ("a.png", b"no image at all", "not an image"),
-        ("a.pdf", b"%PDF-1.7 and nothing else", "cannot read image"),
+        ("a.pdf", b"%PDF-1.7 and nothing else", "cannot read image.*damaged; expected a PDF file$"),
+        ("eps.png", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n%%EOF\n", "not an image"),
         ("empty.png", b"", "not an image"),
     ],
 )

@@ -7,15 +7,8 @@ import pytest
 from PIL import Image
 from tests.detect.synthetic import staff_page
 
-from entourage.detect.preprocessing.reading import (
-    MAX_PIXELS,
-    check_size,
-    ensure_dark_on_light,
-    megapixels,
-    pil_to_grayscale,
-    scaled_size,
-    to_grayscale,
-)
+from entourage.data.media import MAX_PIXELS, check_size, megapixels
+from entourage.detect.preprocessing.reading import ensure_dark_on_light, pil_to_grayscale, scaled_size, to_grayscale
 
 
 def test_light_ink_on_dark_background_is_inverted_and_a_dim_photo_is_not() -> None:

@@ -69,3 +69,12 @@ def test_mxl_without_score_raises() -> None:
         archive.writestr("META-INF/other.xml", b"<a/>")
     with pytest.raises(ValueError, match=r"song\.mxl: holds no score; expected a MusicXML file inside"):
         unpack_mxl(stream.getvalue(), 1000, "song.mxl")
+
+
+def test_a_small_file_may_not_unpack_to_a_huge_score() -> None:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("music.xml", b"<score-partwise>" + b"<a/>" * 2**23 + b"</score-partwise>")
+    assert len(stream.getvalue()) < 60_000
+    with pytest.raises(ValueError, match=r"song\.mxl: is larger than [4-6] MB; expected one score"):
+        unpack_mxl(stream.getvalue(), 2**26, "song.mxl")

@@ -18,7 +18,7 @@ from entourage.cluster.models.lstm import LSTMNetwork
 from entourage.cluster.models.options import ModelOptions
 from entourage.compute import fork_rng
 from entourage.io.files import error_reason
-from entourage.io.weights import write_weights
+from entourage.io.weights import no_larger_than, write_weights
 
 _EXPECTED = "expected a network saved by `entourage cluster train`"
 _KEY = "entourage.cluster"
@@ -120,15 +120,17 @@ def load_network(path: str | Path) -> ClusterNetwork:
         with safe_open(path, framework="pt") as file:
             head = json.loads((file.metadata() or {}).get(_KEY, "null"))
             state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
-    except (SafetensorError, OSError, ValueError) as error:
+    except (SafetensorError, OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{path}: cannot be read: {error_reason(error)}; {_EXPECTED}") from error
     if head is None:
         raise ValueError(f"{path}: not a clustering network; {_EXPECTED}")
     try:
-        network = ClusterNetwork(tuple(head["shape"]), ModelOptions(**head["options"]))
+        shape, options = tuple(head["shape"]), ModelOptions(**head["options"])
+        with no_larger_than(state, (*shape, *asdict(options).values())):
+            network = ClusterNetwork(shape, options)
         network.load_state_dict(state)
         network.notes = dict(head.get("notes", {}))
-    except (KeyError, TypeError, RuntimeError) as error:
+    except (KeyError, TypeError, RuntimeError, ValueError, AttributeError) as error:
         reason = error_reason(error)[:200]
         raise ValueError(f"{path}: saved by another version of entourage: {reason}") from error
     return network.eval()

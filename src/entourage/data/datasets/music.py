@@ -11,7 +11,6 @@ import os
 import re
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -22,6 +21,7 @@ from lxml import etree
 from numpy.typing import NDArray
 
 from entourage.io.files import error_reason
+from entourage.io.safe_formats import READ_ERRORS
 
 SPLITS = ("train", "val", "test")
 N_HELD_OUT = 15  # pages for validation, and as many for testing; the other 110 of 140 are for training
@@ -246,11 +246,11 @@ def read_member(path: Path, member: str, max_bytes: int = MAX_IMAGE_BYTES) -> by
     try:
         with zipfile.ZipFile(path) as archive:
             size = archive.getinfo(member).file_size  # zipfile unpacks at most this many bytes
-            if size > max_bytes:
-                raise ValueError(f"{path}: {member} has {size} bytes, unpacked; expected at most {max_bytes}")
-            return archive.read(member)
-    except (OSError, KeyError, RuntimeError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
+            if size <= max_bytes:
+                return archive.read(member)
+    except READ_ERRORS as error:
         raise ValueError(f"{path}: {member} cannot be unpacked ({error_reason(error)})") from error
+    raise ValueError(f"{path}: {member} has {size} bytes, unpacked; expected at most {max_bytes}")
 
 
 def _tables(names: list[str]) -> list[str]:
@@ -264,7 +264,7 @@ def _names(path: Path) -> list[str]:
     try:
         with zipfile.ZipFile(path) as archive:
             return [name for name in archive.namelist() if not name.endswith("/")]
-    except (OSError, zipfile.BadZipFile) as error:
+    except READ_ERRORS as error:
         raise ValueError(f"{path}: cannot be read ({error_reason(error)}); expected a zip archive") from error
 
 

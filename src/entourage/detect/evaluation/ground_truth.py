@@ -186,9 +186,8 @@ def _read_engraved(folder: Path, split: str | None) -> list[GroundTruthPage]:
     names = ["page", "label", "v1"]
     with parquet_errors(folder / "symbols.parquet", "entourage engrave"):
         read = pq.read_table(folder / "symbols.parquet", columns=_COLUMNS, filters=filters, read_dictionary=names)
-    table = read.to_pandas().drop_duplicates(
-        [*names, *_CORNERS]
-    )  # without duplicates, as in `make_page`, but for millions of rows at once
+        symbols = read.to_pandas()
+    table = symbols.drop_duplicates([*names, *_CORNERS])  # as in `make_page`, but for millions of rows at once
     if table.empty:
         return []
     page_names, page_codes = _categories(table["page"])

@@ -25,7 +25,7 @@ from entourage.detect.models.maps import join_targets, render_targets
 from entourage.detect.models.network import MapPredictions, WatershedNetwork
 from entourage.detect.options import DecodeOptions, DetectorOptions
 from entourage.io.files import error_reason
-from entourage.io.weights import write_weights
+from entourage.io.weights import no_larger_than, write_weights
 
 
 class WatershedDetector(nn.Module):
@@ -251,12 +251,15 @@ def load_detector(path: str | Path) -> WatershedDetector:
     path = Path(path)
     header, state = read_detector(path)
     try:
-        model = WatershedDetector(header["classes"], DetectorOptions.from_dict(header["options"]))
+        options = DetectorOptions.from_dict(header["options"])
+        sizes = (*vars(options.network).values(), *options.network.blocks, options.loss.window)
+        with no_larger_than(state, sizes):
+            model = WatershedDetector(header["classes"], options)
         model.load_state_dict(state)
         model.notes = dict(header.get("notes", {}))
         if header.get("sides") is not None:
             model.set_typical_sizes(torch.tensor(header["sides"]))
-    except (KeyError, TypeError, RuntimeError, ValueError) as error:
+    except (KeyError, TypeError, RuntimeError, ValueError, AttributeError) as error:
         raise ValueError(
             f"{path}: cannot be loaded: {error_reason(error)[:200]}; expected a detector of this version"
         ) from error
@@ -276,7 +279,7 @@ def read_detector(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             with safe_open(file_path, framework="pt") as file:
                 header = json.loads((file.metadata() or {}).get(_KEY, "null"))
                 state |= {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
-        except (SafetensorError, OSError, ValueError) as error:
+        except (SafetensorError, OSError, ValueError, RecursionError) as error:
             raise ValueError(f"{file_path}: cannot be read: {error_reason(error)}") from error
         if not isinstance(header, dict):
             raise ValueError(f"{file_path}: holds no detector; expected one that `entourage detect train` wrote")

@@ -19,11 +19,17 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from entourage.data.media import IMAGE_SUFFIXES, UnreadableImageError
+from entourage.data.media import (
+    IMAGE_FORMATS,
+    IMAGE_SUFFIXES,
+    MAX_PIXELS,
+    UnreadableImageError,
+    check_size,
+    megapixels,
+)
 from entourage.extras import extra_imports
 from entourage.io.files import error_reason
 
-MAX_PIXELS = 80_000_000  # A3 at 600 dpi has 70 million
 _THUMBNAIL_SIZE = 1_000  # longer side, in pixels, of the image that decides whether ink is light
 
 GrayImage = NDArray[np.uint8]
@@ -86,21 +92,9 @@ def ensure_dark_on_light(image: GrayImage) -> GrayImage:
     return np.asarray(255 - image, dtype=np.uint8) if light > 1.5 * dark else image
 
 
-def check_size(name: str | Path, size: tuple[int, int]) -> None:
-    """Raise an `UnreadableImageError` if an image of this width and height has more than `MAX_PIXELS` pixels."""
-    if size[0] * size[1] > MAX_PIXELS:
-        pixels = f"{size[0]} x {size[1]} pixels, {megapixels(size[0] * size[1])} megapixels"
-        raise UnreadableImageError(name, f"{pixels}; expected at most {megapixels(MAX_PIXELS)}")
-
-
 def scaled_size(shape: tuple[int, ...], scale: float) -> tuple[int, int]:
     """Return width and height, at least 1, of an image of shape (h, w) at a scale."""
     return max(1, round(shape[1] * scale)), max(1, round(shape[0] * scale))
-
-
-def megapixels(pixels: int) -> str:
-    """Return a number of pixels in whole megapixels, for messages."""
-    return f"{pixels / 1e6:.0f}"
 
 
 def _convert_mode(image: Image.Image) -> GrayImage:
@@ -231,7 +225,7 @@ def read_page(path: str | Path) -> GrayImage:
 
 def _read_images(file: Path, done: Container[int]) -> Iterator[RawPage | UnreadableImageError]:
     with _as_unreadable_image_error(file):
-        image = Image.open(file)
+        image = Image.open(file, formats=IMAGE_FORMATS)
     with image:
         if image.format != "TIFF" or not _has_second_page(file):  # an animation is one page
             with _as_unreadable_image_error(file):
@@ -256,7 +250,10 @@ def _read_images(file: Path, done: Container[int]) -> Iterator[RawPage | Unreada
 
 def _has_second_page(file: Path) -> bool:
     """Return whether a TIFF file has a second page, readable or not."""
-    with _as_unreadable_image_error(file), Image.open(file) as image:  # reopened: a failed seek may be permanent
+    with (
+        _as_unreadable_image_error(file),
+        Image.open(file, formats=IMAGE_FORMATS) as image,
+    ):  # reopened: a failed seek may be permanent
         try:
             _seek_page(image, 2)
         except EOFError:
@@ -313,12 +310,22 @@ def _as_unreadable_image_error(name: str | Path) -> Iterator[None]:
         raise UnreadableImageError(name, error_reason(error)) from error
 
 
-def _read_pdf(file: Path, done: Container[int]) -> Iterator[RawPage | UnreadableImageError]:
+def _open_pdf(file: Path) -> Any:
+    """Open a PDF file; PDFium often reports "Success" as the reason why a damaged file cannot be opened."""
     with extra_imports():
         import pypdfium2  # a compiled library that only PDF files need
 
     with _as_unreadable_image_error(file):
-        document = pypdfium2.PdfDocument(file)
+        try:
+            return pypdfium2.PdfDocument(file)
+        except pypdfium2.PdfiumError as error:
+            encrypted = "password" in str(error).lower()
+            reason = "encrypted; expected a file without a password" if encrypted else "damaged; expected a PDF file"
+            raise UnreadableImageError(file, reason) from error
+
+
+def _read_pdf(file: Path, done: Container[int]) -> Iterator[RawPage | UnreadableImageError]:
+    document = _open_pdf(file)
     try:
         pages = len(document)
         if pages == 0:
@@ -392,10 +399,7 @@ def read_numbered_page(path: str | Path, number: int | None) -> RawPage:
 
 
 def _count_pdf_pages(file: Path) -> int:
-    import pypdfium2
-
-    with _as_unreadable_image_error(file):
-        document = pypdfium2.PdfDocument(file)
+    document = _open_pdf(file)
     try:
         if len(document) == 0:
             raise UnreadableImageError(file, "a PDF file without pages")
@@ -407,7 +411,7 @@ def _count_pdf_pages(file: Path) -> int:
 def _count_images(file: Path) -> int:
     """Return the number of pages of an image; up to the first page whose header is damaged, that page included."""
     with _as_unreadable_image_error(file):
-        image = Image.open(file)
+        image = Image.open(file, formats=IMAGE_FORMATS)
     with image:
         if image.format != "TIFF":
             return 1

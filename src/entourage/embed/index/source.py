@@ -14,8 +14,7 @@ from entourage.data.image_set import ImageFiles, ImageSet, ImageSource
 from entourage.data.labels import read_csv_table
 from entourage.data.media import list_images
 from entourage.embed.data import read_images
-from entourage.io.files import error_reason
-from entourage.io.safe_formats import READ_ERRORS
+from entourage.io.safe_formats import read_npy
 
 PATH_COLUMNS = ("path", "file", "image", "filename", "item")
 LABEL_COLUMNS = ("label", "class")
@@ -106,10 +105,7 @@ def read_vectors(path: Path) -> VectorTable:
     if path.suffix.lower() != ".npy":
         table = read_features(path)
         return VectorTable(str(path), table.items, table.values)
-    try:
-        values = np.load(path, mmap_mode="r", allow_pickle=False)
-    except READ_ERRORS as error:
-        raise ValueError(f"{path}: cannot be read: {error_reason(error)}") from error
+    values = read_npy(path, mmap_mode="r")
     if values.ndim != 2 or not values.size or values.dtype.kind not in "fiu":
         shape, kind = values.shape, values.dtype
         raise ValueError(f"{path}: an array of shape {shape} and type {kind}; expected numbers, shape (n, d)")

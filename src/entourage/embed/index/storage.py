@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from entourage.io.files import error_reason, write_json
-from entourage.io.safe_formats import READ_ERRORS
+from entourage.io.safe_formats import read_npy
 
 INDEX_FILE = "index.json"  # the configuration, see `RunDirectory`
 CURRENT_FILE = "current.json"
@@ -115,9 +115,9 @@ def read_vectors_file(path: Path, shape: tuple[int, int]) -> NDArray[np.float32]
     """Map the vectors of a version into memory; a ValueError if the file is missing or of another shape."""
     try:
         # Copy on write, because torch warns about arrays that cannot be written to; nothing is written.
-        values = np.load(path, mmap_mode="c", allow_pickle=False) if shape[0] else np.empty(shape, dtype=np.float32)
-    except READ_ERRORS as error:
-        raise ValueError(f"{path}: cannot be read: {error_reason(error)}; build the index again") from error
+        values = read_npy(path, mmap_mode="c") if shape[0] else np.empty(shape, dtype=np.float32)
+    except ValueError as error:
+        raise ValueError(f"{error}; build the index again") from error
     if values.shape != shape or values.dtype != np.float32:
         raise ValueError(f"{path}: {values.dtype} of shape {values.shape}; expected float32 {shape}")
     return np.asarray(values)

@@ -87,7 +87,7 @@ def write_patches(out: Path, seed: int, per_class: int = _PATCHES_PER_CLASS) -> 
         The number of patches.
     """
     columns = ["page", "symbol", "label", "v1", "split", "x0", "y0", "x1", "y1"]
-    symbols = pq.read_table(out / "symbols.parquet", columns=columns).to_pandas()
+    symbols = read_table(out, columns)
     symbols["class"] = symbols["v1"].where(symbols["v1"] != "", symbols["label"])
     sampled = sample_per_class(symbols[symbols["class"] != "staff"], per_class, seed)
     with (

@@ -6,12 +6,10 @@ decompressed size. The name of a member is a label and never a path to write to.
 
 from __future__ import annotations
 
-import lzma
 import os
 import tarfile
 import weakref
 import zipfile
-import zlib
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -21,13 +19,14 @@ from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple, Self, TypeVar
 
 from entourage.engrave.scores.notations import read_limited, tune_numbers, unpack_mxl
+from entourage.io.safe_formats import READ_ERRORS
 
 SCORE_SUFFIXES = (".xml", ".musicxml", ".mxl", ".mei", ".abc", ".krn")
 _TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 MAX_SCORE_BYTES = 64 * 2**20  # the largest orchestral scores are about 40 MB of MusicXML
 MAX_MEMBERS = 500_000
-# Errors of unreadable files and archives; `zipfile` raises RuntimeError for encrypted members.
-_UNREADABLE = (OSError, EOFError, zipfile.BadZipFile, tarfile.TarError, lzma.LZMAError, zlib.error, RuntimeError)
+# Errors of unreadable files and archives; ValueErrors have their message already.
+_UNREADABLE = (*(error for error in READ_ERRORS if error is not ValueError), UnicodeError, tarfile.TarError)
 T = TypeVar("T")
 
 

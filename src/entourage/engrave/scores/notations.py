@@ -14,6 +14,7 @@ from lxml import etree
 
 from entourage.io.safe_formats import parse_xml
 
+MAX_MXL_EXPANSION = 100  # scores are compressed to a thirtieth, and repetitive ones to a sixtieth
 _CONTAINER = "META-INF/container.xml"
 
 
@@ -22,7 +23,8 @@ def unpack_mxl(data: bytes, max_bytes: int, source: object) -> bytes:
 
     Args:
         data: the bytes of the .mxl file.
-        max_bytes: limit on the decompressed size, whatever size the file declares.
+        max_bytes: limit on the decompressed size, whatever size the file declares; it is also limited to 1 MiB and
+            `MAX_MXL_EXPANSION` times the size of the file.
         source: name of the file for error messages.
 
     Returns:
@@ -32,6 +34,7 @@ def unpack_mxl(data: bytes, max_bytes: int, source: object) -> bytes:
         ValueError: the file contains no score, its container is not XML, or it exceeds the limit.
         zipfile.BadZipFile: the file is damaged; `zipfile` raises other errors for this, too.
     """
+    max_bytes = min(max_bytes, 2**20 + MAX_MXL_EXPANSION * len(data))
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         names = [n for n in archive.namelist() if n.lower().endswith((".xml", ".musicxml", ".mei"))]
         names = [n for n in names if not n.startswith("META-INF")]
@@ -73,6 +76,8 @@ def _root_files(container: bytes, source: object) -> list[str]:
         root = parse_xml(container)
     except etree.XMLSyntaxError as error:
         raise ValueError(f"{source}: {_CONTAINER} is not well-formed XML: {error.msg}") from error
+    except ValueError as error:  # too many elements
+        raise ValueError(f"{source}: {_CONTAINER} {error}") from error
     return [element.get("full-path", "") for element in root.iter("{*}rootfile")]
 
 

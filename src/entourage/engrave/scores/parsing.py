@@ -107,6 +107,8 @@ def _read_xml(text: str, file: ScoreFile) -> Score:
         root = parse_xml(body, comments=False)
     except etree.XMLSyntaxError as error:
         raise ValueError(f"{file}: is not well-formed XML: {error.msg}") from error
+    except ValueError as error:  # too many elements
+        raise ValueError(f"{file}: {error}") from error
     _check_depth(root, file)
     kind = etree.QName(root).localname
     if kind == "mei":
@@ -135,7 +137,10 @@ def _decode(data: bytes, file: ScoreFile) -> str:
         encoding = "utf-16-le" if data[:1] == b"<" else "utf-16-be"
     try:
         return data.decode(encoding)
-    except (UnicodeDecodeError, LookupError) as error:
+    except (
+        ValueError,
+        LookupError,
+    ) as error:  # some codecs raise other errors than UnicodeDecodeError
         raise ValueError(f"{file}: is not text in {encoding}: {error}") from error
 
 

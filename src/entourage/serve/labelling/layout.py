@@ -13,6 +13,7 @@ from scipy import sparse
 
 from entourage.io.files import atomic_path
 from entourage.io.fingerprint import fingerprint
+from entourage.io.safe_formats import read_npy
 
 EPOCHS = 200
 SHOWN_EVERY = 25  # epochs between two states that are shown
@@ -106,8 +107,8 @@ def _digest_row(digest: str) -> NDArray[np.float32]:
 
 def _load(path: Path, digest: str, n: int) -> NDArray[np.float32] | None:
     try:
-        stored = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError):
+        stored = read_npy(path)
+    except ValueError:
         return None
     if stored.shape != (n + 1, 2) or stored.dtype != np.float32 or (stored[n:] != _digest_row(digest)).any():
         return None
