@@ -97,7 +97,7 @@ def score_page(
     """
     _detail(without)
     score = _in_process(truth, prediction, tuple(without), timeout)
-    if score is None or (score.problem and prediction is None):
+    if score is None:
         raise ValueError(f"{truth}: cannot be compared; expected a MusicXML score")
     return score
 

@@ -14,8 +14,9 @@ import subprocess
 import tempfile
 import xml.etree.ElementTree as ET
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Literal
@@ -58,11 +59,16 @@ class Excerpt:
 
     Attributes:
         name: name of its page.
-        text: MusicXML of the measures from the first of the page to the end of the work.
+        make: makes the MusicXML of the measures from the first of the page on.
     """
 
     name: str
-    text: str
+    make: Callable[[], str]
+
+    @property
+    def text(self) -> str:
+        """MusicXML of the measures from the first of the page on."""
+        return self.make()
 
 
 def songs(split: Split, data: Path | None = None) -> list[Excerpt]:
@@ -83,7 +89,7 @@ def songs(split: Split, data: Path | None = None) -> list[Excerpt]:
     for file in find_scores([source]):
         score = read_score(file)
         if parts[derive_seed(DETECTOR_SEED, "part", score.work) % len(parts)] == "test":
-            unseen.setdefault(score.work, Excerpt(score.name, score.text))
+            unseen.setdefault(score.work, Excerpt(score.name, partial(str, score.text)))
     order = sorted(unseen, key=lambda work: derive_seed(_SEED, "song", work))
     chosen = order[:_N_DEV_SONGS] if split == "dev" else order[_N_DEV_SONGS:]
     return [unseen[work] for work in chosen]
@@ -103,11 +109,17 @@ def quartets(split: Split) -> list[Excerpt]:
     for file in files:
         name = file.relative_to(root).as_posix().removesuffix(".mxl")
         if name.startswith(_DEV_QUARTETS) is (split == "dev") and "k545" not in name:
-            text = _unpack(file.read_bytes())
-            n_measures = len(ET.fromstring(text).find("part") or ())
-            for passage, start in enumerate((0, n_measures // 2)):
-                found.append(Excerpt(f"{name.replace('/', '-')}-{passage + 1}", cut(text, start, _MAX_MEASURES)))
+            for passage in (0, 1):
+                make = partial(_passage, file, passage)
+                found.append(Excerpt(f"{name.replace('/', '-')}-{passage + 1}", make))
     return sorted(found, key=lambda excerpt: derive_seed(_SEED, "quartet", excerpt.name))
+
+
+def _passage(file: Path, number: int) -> str:
+    """Return a score of music21 from its beginning (0) or from its middle (1)."""
+    text = _unpack(file.read_bytes())
+    n_measures = len(ET.fromstring(text).find("part") or ())
+    return cut(text, number * n_measures // 2, _MAX_MEASURES)
 
 
 def _unpack(data: bytes) -> str:
@@ -259,7 +271,7 @@ class EngravedPage:
 
     Attributes:
         name: name of the page.
-        truth: MusicXML of its measures.
+        truth: MusicXML of its measures, as the engraver has read them.
         image: the page, uint8, shape (h, w), dark ink on white.
     """
 
@@ -279,12 +291,12 @@ def engrave_page(excerpt: Excerpt, engine: Engine) -> EngravedPage:
         ValueError: the program is missing or engraves no page.
     """
     render = {"musescore": _musescore, "verovio": _verovio}[engine]
-    count, _ = render(cut(excerpt.text, 0, _MAX_MEASURES))
+    whole = excerpt.text
+    count, _, _ = render(cut(whole, 0, _MAX_MEASURES))
     while count > 0:
-        text = cut(excerpt.text, 0, count)
-        fits, images = render(text)
+        fits, images, truth = render(cut(whole, 0, count))
         if len(images) == 1:
-            return EngravedPage(excerpt.name, text, images[0])
+            return EngravedPage(excerpt.name, truth, images[0])
         count = min(fits, count - 1)
     raise ValueError(f"{excerpt.name}: no measure fits on a page; expected at least one")
 
@@ -294,8 +306,11 @@ def find_musescore() -> str | None:
     return next((path for name in _MUSESCORE if (path := shutil.which(name))), None)
 
 
-def _musescore(text: str) -> tuple[int, list[GrayImage]]:
-    """Engrave with MuseScore; return the number of measures on the first page and the pages."""
+def _musescore(text: str) -> tuple[int, list[GrayImage], str]:
+    """Engrave with MuseScore; return the number of measures on the first page, the pages and the score.
+
+    The score is what MuseScore has read and draws: it beams notes of vocal music anew, for example.
+    """
     program = find_musescore()
     if program is None:
         raise ValueError("mscore3: not found; expected MuseScore 3 to engrave pages")
@@ -310,7 +325,7 @@ def _musescore(text: str) -> tuple[int, list[GrayImage]]:
         layout = folder / "layout.musicxml"
         if not pages or not layout.exists():
             raise ValueError("mscore3: wrote no page; expected MuseScore 3 to engrave the score")
-        return _measures_of_first_page(layout), [_read(page) for page in pages]
+        return _measures_of_first_page(layout), [_read(page) for page in pages], layout.read_text(encoding="utf-8")
 
 
 def _measures_of_first_page(layout: Path) -> int:
@@ -329,8 +344,8 @@ def _read(path: Path) -> GrayImage:
             raise ValueError(str(error)) from error
 
 
-def _verovio(text: str) -> tuple[int, list[GrayImage]]:
-    """Engrave with Verovio; return the number of measures on the first page and the pages."""
+def _verovio(text: str) -> tuple[int, list[GrayImage], str]:
+    """Engrave with Verovio; return the number of measures on the first page, up to two pages and the score."""
     score = parse_score(text, "excerpt")
     index: dict[str, int] = {}
     for part in ET.fromstring(score.text).findall("part"):
@@ -339,7 +354,7 @@ def _verovio(text: str) -> tuple[int, list[GrayImage]]:
     engraver = VerovioEngraver(PageOptions(), MusicFont(_VEROVIO_FONT))
     pages = list(islice(engraver.engrave(score), 2))
     last = max((index.get(symbol.element, -1) for symbol in pages[0].symbols), default=-1)
-    return last + 1, [page.image for page in pages]
+    return last + 1, [page.image for page in pages], text
 
 
 def degrade(image: GrayImage, kind: Literal["scan", "photo"], seed: int) -> GrayImage:

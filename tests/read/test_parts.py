@@ -1,0 +1,33 @@
+from fractions import Fraction
+
+from entourage.read.parts import SystemMusic, join_parts
+from entourage.read.score import Measure
+
+
+def system(*sizes: int, measures: int = 2) -> SystemMusic:
+    """Return a system whose measures carry the number of their group."""
+    parts = [[Measure(0, Fraction(4), key=group) for _ in range(measures)] for group in range(len(sizes))]
+    return SystemMusic(list(sizes), parts)
+
+
+def test_no_systems_give_no_parts() -> None:
+    assert join_parts([]) == []
+
+
+def test_measures_are_numbered_through_all_systems() -> None:
+    parts = join_parts([system(1, 2), system(1, 2, measures=3)])
+    assert [part.n_staves for part in parts] == [1, 2]
+    assert [[measure.number for measure in part.measures] for part in parts] == [[1, 2, 3, 4, 5]] * 2
+
+
+def test_a_voice_that_is_left_out_rests() -> None:
+    voice, piano = join_parts([system(1, 2), system(2)])
+    assert [measure.key for measure in piano.measures] == [1, 1, 0, 0]
+    assert len(voice.measures) == 4
+    assert all(not measure.chords for measure in voice.measures[2:])
+
+
+def test_parts_are_matched_from_the_bottom() -> None:
+    parts = join_parts([system(1, 1, 2), system(1, 2)])
+    assert [measure.key for measure in parts[1].measures[2:]] == [0, 0]
+    assert [measure.key for measure in parts[2].measures[2:]] == [1, 1]
