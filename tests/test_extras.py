@@ -82,6 +82,15 @@ def test_interfaces_name_the_extra_that_they_require(code: str, extra: str, tmp_
     assert result.stderr.splitlines()[-1].endswith(f"is not installed; expected: pip install 'entourage[{extra}]'")
 
 
+@pytest.mark.parametrize("words", ["detect run x.png", "engrave run x.mei", "read x.png", "engrave stats x", "demo"])
+def test_commands_name_the_extra_that_they_require(words: str) -> None:
+    blocked = f"import sys; sys.modules.update(dict.fromkeys({EXTRAS['music']!r}))"
+    code = f"{blocked}; sys.argv[1:] = {words.split()!r}; import entourage.__main__"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert (result.returncode, result.stderr.count("\n")) == (2, 1)
+    assert result.stderr.endswith(" is not installed; expected: pip install 'entourage[music]'\n")
+
+
 @pytest.mark.parametrize(
     ("code", "unneeded"),
     [

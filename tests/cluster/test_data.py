@@ -50,6 +50,7 @@ def test_images_are_resized_to_bytes_and_broken_ones_are_skipped(tmp_path: Path)
     assert [name for name, _ in items.skipped] == ["broken.png"]
 
 
+@pytest.mark.extra("images")
 def test_a_backbone_extracts_features_of_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENTOURAGE_CACHE", str(tmp_path / "cache"))
     folder = tmp_path / "images"

@@ -82,6 +82,7 @@ def test_the_network_determines_whether_images_or_sounds_are_read(arguments: dic
     assert (arguments["out"] / "report.html").read_text().count("<audio") == 3
 
 
+@pytest.mark.extra("images")
 def test_the_backbone_of_a_network_is_used(
     arguments: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,6 +24,7 @@ from entourage.cli.output import command_output, note, output_options, print_err
 from entourage.cli.read import read
 from entourage.cli.serve import serve
 from entourage.demo import demo
+from entourage.extras import extra_imports
 
 EXAMPLES = {
     "label": "entourage label photos/ --labels known.csv --out labelled",
@@ -64,7 +65,7 @@ class _Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command; see `command_output`."""
-        with command_output():
+        with command_output(), extra_imports():
             return super().invoke(ctx)
 
 
