@@ -23,6 +23,7 @@ EXTRAS = {
     "backbones/test_finetuning_split.py": ["images"],
     "backbones/test_registry.py": ["images"],
     "benchmarks/test_detect_speed.py": ["music"],
+    "benchmarks/test_fuzz_readers.py": ["music", "parquet"],
     "cli/test_config.py": ["music", "train"],
     "cli/test_detect.py": ["music"],
     "cli/test_embed.py": ["images", "train"],

@@ -126,7 +126,7 @@ def test_images_of_too_many_pixels_are_refused_before_they_are_decoded(tmp_path:
         read_image(path)
 
 
-def test_the_pixels_of_a_jpeg_are_counted_at_the_size_at_which_it_is_decoded(
+def test_the_limit_of_pixels_applies_to_the_size_at_which_a_jpeg_is_decoded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = save(tmp_path / "a.jpg", Image.new("RGB", (640, 480)))

@@ -117,7 +117,7 @@ def test_networks_with_more_weights_than_the_file_are_refused() -> None:
     tensors = {"weight": torch.zeros(3, 2), "bias": torch.zeros(3)}
     with no_larger_than(tensors, (9, "small", None)):
         shared = nn.Linear(2, 3)
-        nn.Sequential(shared, shared)  # counted once
+        nn.Sequential(shared, shared)  # one weight and one bias
     with pytest.raises(ValueError, match="a network of more weights; expected 9"), no_larger_than(tensors):
         nn.Linear(10**4, 10**4)
     with pytest.raises(ValueError, match="an option of 10; expected at most 9"), no_larger_than(tensors, (10,)):

@@ -188,7 +188,7 @@ def _check_cells(path: Path, columns: int) -> None:
         raise ValueError(f"has {columns} columns; expected at most {MAX_COLUMNS}, or a .npy file")
     with path.open("rb") as stream:
         rows = 1 + sum(chunk.count(b"\n") + chunk.count(b"\r") for chunk in iter(partial(stream.read, 2**20), b""))
-    check_unpacked(path, 4 * rows * columns)  # full rows take 2 bytes per cell or more; their ends are counted twice
+    check_unpacked(path, 4 * rows * columns)  # full rows take 2 bytes per cell or more; each end may count as two
 
 
 def _check_first_line(path: Path) -> None:

@@ -3,7 +3,7 @@ import zipfile
 
 import pytest
 
-from entourage.engrave.scores.notations import read_limited, unpack_mxl
+from entourage.engrave.scores.notations import read_limited, unpack_mxl, zip_errors
 
 CONTAINER = '<container><rootfiles><rootfile full-path="music.xml"/></rootfiles></container>'
 
@@ -78,3 +78,18 @@ def test_a_small_file_may_not_unpack_to_a_huge_score() -> None:
     assert len(stream.getvalue()) < 60_000
     with pytest.raises(ValueError, match=r"song\.mxl: is larger than [4-6] MB; expected one score"):
         unpack_mxl(stream.getvalue(), 2**26, "song.mxl")
+
+
+def test_errors_of_damaged_archives_are_not_value_errors() -> None:
+    content = bytearray(mxl(b"<the-score/>"))
+    content[-6] ^= 0xFF  # offset of the directory, in the last 22 bytes
+    with pytest.raises(zipfile.BadZipFile):
+        unpack_mxl(bytes(content), 1000, "song.mxl")
+    with pytest.raises(zipfile.BadZipFile, match="negative seek value"), zip_errors():
+        io.BytesIO().seek(-1)
+
+
+def test_messages_about_containers_are_one_line() -> None:
+    with pytest.raises(ValueError, match=r"^song\.mxl: META-INF/container\.xml is not well-formed XML: .+$") as caught:
+        unpack("<container>\0")
+    assert "\n" not in str(caught.value)

@@ -18,7 +18,7 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple, Self, TypeVar
 
-from entourage.engrave.scores.notations import read_limited, tune_numbers, unpack_mxl
+from entourage.engrave.scores.notations import read_limited, tune_numbers, unpack_mxl, zip_errors
 from entourage.io.safe_formats import READ_ERRORS
 
 SCORE_SUFFIXES = (".xml", ".musicxml", ".mxl", ".mei", ".abc", ".krn")
@@ -42,7 +42,8 @@ class OpenArchive:
 
     def __init__(self, path: Path, *, is_zip: bool) -> None:
         self._path, self._file_state = path, _file_state(path)
-        self._archive = zipfile.ZipFile(path) if is_zip else tarfile.open(path)  # noqa: SIM115 - `close` is below
+        with zip_errors():
+            self._archive = zipfile.ZipFile(path) if is_zip else tarfile.open(path)  # noqa: SIM115 - `close` is below
         self.close = weakref.finalize(self, self._archive.close)
 
     def is_current(self, path: Path) -> bool:
@@ -64,7 +65,8 @@ class OpenArchive:
         """
         try:
             if isinstance(self._archive, zipfile.ZipFile):
-                return self._archive.open(member)
+                with zip_errors():
+                    return self._archive.open(member)
             return self._archive.extractfile(self._tar_members[member])
         except KeyError as error:
             raise FileNotFoundError("no such file in the archive") from error

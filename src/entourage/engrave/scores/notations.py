@@ -7,11 +7,13 @@ import io
 import re
 import zipfile
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from typing import IO
 
 from lxml import etree
 
+from entourage.io.files import error_reason
 from entourage.io.safe_formats import parse_xml
 
 MAX_MXL_EXPANSION = 100  # scores are compressed to a thirtieth, and repetitive ones to a sixtieth
@@ -35,16 +37,31 @@ def unpack_mxl(data: bytes, max_bytes: int, source: object) -> bytes:
         zipfile.BadZipFile: the file is damaged; `zipfile` raises other errors for this, too.
     """
     max_bytes = min(max_bytes, 2**20 + MAX_MXL_EXPANSION * len(data))
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+    with zip_errors():
+        archive = zipfile.ZipFile(io.BytesIO(data))
+    with archive:
         names = [n for n in archive.namelist() if n.lower().endswith((".xml", ".musicxml", ".mei"))]
         names = [n for n in names if not n.startswith("META-INF")]
         if not names:
             raise ValueError(f"{source}: holds no score; expected a MusicXML file inside")
         container = b""
         if _CONTAINER in archive.namelist():
-            container = read_limited(archive.open(_CONTAINER), max_bytes, source)
+            with zip_errors():
+                stream = archive.open(_CONTAINER)
+            container = read_limited(stream, max_bytes, source)
         root_files = [path for path in _root_files(container, source) if path in names]
-        return read_limited(archive.open((root_files or names)[0]), max_bytes, source)
+        with zip_errors():
+            stream = archive.open((root_files or names)[0])
+        return read_limited(stream, max_bytes, source)
+
+
+@contextmanager
+def zip_errors() -> Iterator[None]:
+    """Convert errors of `zipfile` such as "negative seek value" from ValueError to BadZipFile."""
+    try:
+        yield
+    except ValueError as error:
+        raise zipfile.BadZipFile(error_reason(error)) from error
 
 
 def read_limited(stream: IO[bytes], max_bytes: int, source: object) -> bytes:
@@ -75,7 +92,7 @@ def _root_files(container: bytes, source: object) -> list[str]:
     try:
         root = parse_xml(container)
     except etree.XMLSyntaxError as error:
-        raise ValueError(f"{source}: {_CONTAINER} is not well-formed XML: {error.msg}") from error
+        raise ValueError(f"{source}: {_CONTAINER} is not well-formed XML: {error_reason(error)}") from error
     except ValueError as error:  # too many elements
         raise ValueError(f"{source}: {_CONTAINER} {error}") from error
     return [element.get("full-path", "") for element in root.iter("{*}rootfile")]

@@ -12,6 +12,7 @@ from lxml import etree
 
 from entourage.engrave.scores.archives import ScoreFile, ScoreReader, read_bytes
 from entourage.engrave.scores.notations import mei_heading, musicxml_heading, nth_tune, text_heading
+from entourage.io.files import error_reason
 from entourage.io.safe_formats import parse_xml
 
 Notation = Literal["musicxml", "mei", "abc", "humdrum"]
@@ -106,7 +107,7 @@ def _read_xml(text: str, file: ScoreFile) -> Score:
     try:
         root = parse_xml(body, comments=False)
     except etree.XMLSyntaxError as error:
-        raise ValueError(f"{file}: is not well-formed XML: {error.msg}") from error
+        raise ValueError(f"{file}: is not well-formed XML: {error_reason(error)}") from error
     except ValueError as error:  # too many elements
         raise ValueError(f"{file}: {error}") from error
     _check_depth(root, file)
