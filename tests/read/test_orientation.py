@@ -68,3 +68,29 @@ def test_turned_pages_are_found_upright(reader: ScoreReader, melody_page: NDArra
     assert page.turned == 360 - 90 * quarters
     assert straight.turned == 0
     torch.testing.assert_close(page.symbols.boxes, straight.symbols.boxes)
+
+
+class SidewaysDetector:
+    """A detector that sees staves in both directions of a page, but clefs only if the first row is white."""
+
+    classes = ("staff", "clefG")
+
+    def prepare(self, image: NDArray[np.uint8]) -> PreparedPage:
+        return PreparedPage(image, image, 10.0, 0.0, None, 0.0)
+
+    def detect_raw(self, prepared: PreparedPage) -> tuple[Detections, bool]:
+        assert prepared.image is not None
+        boxes = torch.tensor([[10.0, 20.0, 90.0, 60.0], [12.0, 20.0, 30.0, 70.0]])
+        found = Detections(boxes, torch.tensor([1, 2]), torch.tensor([0.9, 0.9]), self.classes)
+        upright = bool((prepared.image[0] > 0).all())
+        return (found if upright else found.select(torch.tensor([True, False]))), False
+
+
+@pytest.mark.parametrize("quarters", [0, 3])
+def test_a_page_on_its_side_that_seems_to_have_staves_is_turned(quarters: int) -> None:
+    page = np.full((80, 100), 255, dtype=np.uint8)
+    page[-1] = 0
+    turned = np.ascontiguousarray(np.rot90(page, quarters))
+    found = find_upright(SidewaysDetector(), turned)  # type: ignore[arg-type]
+    assert found.turned == (360 - 90 * quarters) % 360
+    assert found.symbols.names == ["staff", "clefG"]

@@ -9,7 +9,8 @@ import torch
 from numpy.typing import NDArray
 
 from entourage.detect import Detections, Detector
-from entourage.detect.preprocessing.prepare import SIDEWAYS, PreparedPage
+from entourage.detect.detector import is_upright
+from entourage.detect.preprocessing.prepare import PreparedPage
 from entourage.detect.preprocessing.reading import GrayImage
 
 Floats = NDArray[np.float64]
@@ -54,10 +55,12 @@ def find_upright(detector: Detector, image: GrayImage) -> UprightPage:
     size = (image.shape[1], image.shape[0])
     quarters = 0
     prepared = detector.prepare(image)
-    if prepared.image is None and prepared.message == SIDEWAYS:
-        quarters = 1
-        prepared = detector.prepare(_turn(image, quarters))
     symbols, upside_down = detector.detect_raw(prepared)
+    if not upside_down and not is_upright(symbols):  # beams and stems may be taken for staves of a page on its side
+        sideways = detector.prepare(_turn(image, 1))
+        found, sideways_down = detector.detect_raw(sideways)
+        if sideways_down or is_upright(found) or (prepared.image is None and sideways.image is not None):
+            quarters, prepared, symbols, upside_down = 1, sideways, found, sideways_down
     if upside_down:
         quarters += 2
         prepared = detector.prepare(_turn(image, quarters))
