@@ -309,7 +309,7 @@ def find_musescore() -> str | None:
 def _musescore(text: str) -> tuple[int, list[GrayImage], str]:
     """Engrave with MuseScore; return the number of measures on the first page, the pages and the score.
 
-    The score is what MuseScore has read and draws: it beams notes of vocal music anew, for example.
+    The score is what MuseScore has read and draws; for example, it joins notes of vocal music by beams.
     """
     program = find_musescore()
     if program is None:

@@ -49,7 +49,7 @@ def test_a_slur_over_two_equal_neighbours_is_a_tie() -> None:
     assert not found.parts[0][0].chords[0].slurs
 
 
-def test_a_slur_over_three_notes_is_none() -> None:
+def test_a_slur_over_three_notes_is_not_a_tie() -> None:
     layout, found = reading([100, 200, 300], [0, 1, 0])
     attach(layout, found, [mark("slur", 200, MIDDLE + 8, 184, 6)])
     chords = found.parts[0][0].chords

@@ -58,7 +58,7 @@ def test_staves_of_a_system_agree_on_the_most_frequent_value() -> None:
     assert [sign.meter for sign in find_signs(system(3), digits)] == [(3, 4, "")] * 3
 
 
-def test_signs_of_a_key_are_told_from_accidentals() -> None:
+def test_signs_of_a_key_are_not_accidentals() -> None:
     staves = system()
     sharp = glyph("keySharp", 50, 4)
     signs = find_signs(staves, [sharp])

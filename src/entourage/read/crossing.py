@@ -1,4 +1,4 @@
-"""Voices that change between the staves of a part: a second look at measures whose staves do not add up alone.
+"""Voices that change between the staves of a part: a second search in measures whose staves do not add up alone.
 
 A rest or a beamed group of one voice may be printed on the other staff of a piano, so that both staves are incomplete.
 Such a measure is solved again with other staves for these symbols, and the cheapest reading counts.
