@@ -277,7 +277,7 @@ def _message(page: UprightPage, reading: PageReading) -> str:
 
 
 def _mean_head_score(symbols: Detections) -> float:
-    """Return the mean score of the noteheads of a page, 1 if there are none."""
+    """Return the mean score of the noteheads of a page; 1 without noteheads."""
     is_head = torch.tensor([name.startswith("notehead") for name in symbols.names], dtype=torch.bool)
     scores = symbols.scores[is_head & (symbols.scores >= SYMBOL_THRESHOLD)]
     return float(scores.mean()) if len(scores) else 1.0
