@@ -2,7 +2,7 @@
 
     python -m benchmarks.label_confidence
 
-For the game and baselines on one graph, means over ten samples of labels: accuracy on the unlabelled digits, mean
+For `AutoTransduction`, and for the game and baselines on one graph, means over ten samples of labels: accuracy on the unlabelled digits, mean
 confidence, expected calibration error over 15 bins (lower is better), and the area under the ROC curve of confidence as
 a predictor of correct labels (higher is better). The last row uses the maximum of the game's final distributions as
 confidence.
@@ -11,6 +11,7 @@ confidence.
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from sklearn.metrics import roc_auc_score
 from benchmarks.label_accuracy import SEEDS, sample_digit_labels
 from benchmarks.machine import machine
 from entourage import label
+from entourage.label.stacking import calibration_error
 
 
 def main() -> None:
@@ -28,7 +30,8 @@ def main() -> None:
     print(machine())
     X, truth = load_digits(return_X_y=True)
     graph = label.GraphTransduction().fit(X, truth).graph_
-    models = [
+    models: list[Any] = [
+        label.AutoTransduction(),
         label.GraphTransduction(affinity="precomputed"),
         label.LabelSpreading(affinity="precomputed"),
         label.PoissonLearning(affinity="precomputed"),
@@ -41,7 +44,7 @@ def main() -> None:
             rows = []
             for seed in SEEDS:
                 y = sample_digit_labels(truth, count, seed)
-                model.fit(graph, y)
+                model.fit(X if isinstance(model, label.AutoTransduction) else graph, y)
                 correct = model.transduction_[y < 0] == truth[y < 0]
                 rows.append(_scores(correct, model.confidence_[y < 0]))
                 if isinstance(model, label.GraphTransduction):
@@ -57,16 +60,6 @@ def _scores(correct: NDArray[np.bool_], confidence: NDArray[np.float64]) -> tupl
         calibration_error(correct, confidence),
         float(roc_auc_score(correct, confidence)),
     )
-
-
-def calibration_error(correct: NDArray[np.bool_], confidence: NDArray[np.float64], bins: int = 15) -> float:
-    """Return the mean distance of confidence and accuracy over equal bins of confidence, weighted by their size."""
-    bin_index = np.clip((confidence * bins).astype(int), 0, bins - 1)
-    gaps = [
-        abs(confidence[bin_index == b].mean() - correct[bin_index == b].mean()) * np.mean(bin_index == b)
-        for b in np.unique(bin_index)
-    ]
-    return float(np.sum(gaps))
 
 
 def _print(name: str, rows: list[tuple[float, float, float, float]]) -> None:

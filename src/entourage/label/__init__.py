@@ -1,6 +1,7 @@
 """Transductive classifiers: labels and confidences for a whole data set from a few labelled items."""
 
 from entourage.label.active_learning import suggest_labels
+from entourage.label.auto import AutoTransduction
 from entourage.label.baselines import (
     LabelHarmonic,
     LabelPropagation,
@@ -12,6 +13,7 @@ from entourage.label.targets import exclusion_prior
 from entourage.label.transduction import GraphTransduction
 
 __all__ = [
+    "AutoTransduction",
     "GraphTransduction",
     "LabelHarmonic",
     "LabelPropagation",
