@@ -2,10 +2,10 @@
 
     python -m benchmarks.label_confidence
 
-For `AutoTransduction`, and for the game and baselines on one graph, means over ten samples of labels: accuracy on the unlabelled digits, mean
-confidence, expected calibration error over 15 bins (lower is better), and the area under the ROC curve of confidence as
-a predictor of correct labels (higher is better). The last row uses the maximum of the game's final distributions as
-confidence.
+For `AutoTransduction`, and for the game and baselines on one graph, means over ten samples of labels: accuracy on the
+unlabelled digits, mean confidence, expected calibration error over 15 bins (lower is better), and the area under the
+ROC curve of confidence as a predictor of correct labels (higher is better). The last row uses the maximum of the game's
+final distributions as confidence.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sklearn.metrics import roc_auc_score
 from benchmarks.label_accuracy import SEEDS, sample_digit_labels
 from benchmarks.machine import machine
 from entourage import label
-from entourage.label.stacking import calibration_error
+from entourage.label.ensemble.stacking import calibration_error
 
 
 def main() -> None:

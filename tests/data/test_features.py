@@ -180,3 +180,11 @@ def test_compressed_files_of_too_many_rows_are_refused(tmp_path: Path) -> None:
     np.savez_compressed(path, X=np.zeros((1_100_000, 1), np.uint8))
     with pytest.raises(ValueError, match=r"a\.npz: unpacks to 1100000 rows; expected at least one byte"):
         read_features(path)
+
+
+def test_columns_of_text_become_indicators_if_requested(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("item,size,colour\na,1,red\nb,2,blue\nc,3,red\n")
+    with pytest.raises(ValueError, match="column 'colour' is not numeric"):
+        read_features(path)
+    assert read_features(path, text_columns=True).values.tolist() == [[1, 0, 1], [2, 1, 0], [3, 0, 1]]

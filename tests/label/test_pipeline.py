@@ -5,6 +5,7 @@ import json
 import warnings
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -65,6 +66,7 @@ def test_a_dominant_class_warns(config: LabelConfig) -> None:
     (config.out.parent / "labels.csv").write_text("item,label\ni00,low\ni59,high\n")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "the confidences are not checked")
         label_source(config)  # half of the labels: no warning
 
 
@@ -89,7 +91,7 @@ def test_balance_uses_empirical_class_priors(config: LabelConfig, monkeypatch: p
         GraphTransduction, "fit", lambda self, *data: (recorded.append(self.class_priors), real(self, *data))[1]
     )
     for balance in (False, True):
-        assert label_source(replace(config, balance=balance))["balance"] is balance
+        assert label_source(replace(config, balance=balance, method="game"))["balance"] is balance
     assert recorded == [None, "empirical"]
 
 
@@ -170,3 +172,48 @@ def test_labels_are_validated_before_images_are_read(tmp_path: Path) -> None:
     (tmp_path / "labels.csv").write_text("item,label\nmissing.png,dark\n")
     with pytest.raises(ValueError, match=r"missing\.png"):
         label_source(LabelConfig(tmp_path / "images", tmp_path / "labels.csv", tmp_path / "out", cache=False))
+
+
+def test_the_summary_has_method_coverage_and_members(config: LabelConfig) -> None:
+    summary = label_source(config)
+    assert summary["method"] == "auto"
+    assert [row["fraction"] for row in summary["coverage"]] == [0.5, 0.8, 0.9, 1.0]
+    assert summary["coverage"][-1]["accuracy"] == pytest.approx(summary["mean_confidence"])
+    assert sum(member["weight"] for member in summary["members"]) == pytest.approx(1)
+    game = label_source(replace(config, transduction={"n_neighbors": 5}))
+    assert (game["method"], game["members"]) == ("game", [])
+
+
+def test_features_of_several_sources_are_combined_by_item(config: LabelConfig, tmp_path: Path) -> None:
+    with np.load(config.source) as file:
+        X, items = file["features"], file["items"]
+    second = tmp_path / "second.npz"
+    np.savez(second, features=X[::-1] * 3, items=items[::-1])
+    summary = label_source(replace(config, more_sources=(second,)))
+    assert summary["more_sources"] == [str(second)]
+    assert any("all feature sets" in member["name"] for member in summary["members"])
+    np.savez(second, features=X[1:], items=items[1:])
+    with pytest.raises(ValueError, match=r"second\.npz: its items differ"):
+        label_source(replace(config, more_sources=(second,)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"method": "auto", "transduction": {"n_neighbors": 5}}, "method is 'auto', but n_neighbors is an option"),
+        ({"method": "game", "more_sources": (Path("b.npy"),)}, "b.npy: a second source requires method 'auto'"),
+    ],
+)
+def test_options_that_exclude_each_other_are_rejected(
+    config: LabelConfig, changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        label_source(replace(config, **changes))
+
+
+def test_columns_of_text_are_accepted(tmp_path: Path) -> None:
+    rows = [f"i{n},{n % 2},{'red' if n % 2 else 'blue'}" for n in range(40)]
+    (tmp_path / "table.csv").write_text("\n".join(["item,size,colour", *rows]))
+    (tmp_path / "labels.csv").write_text("item,label\ni0,even\ni2,even\ni1,odd\ni3,odd\n")
+    summary = label_source(LabelConfig(tmp_path / "table.csv", tmp_path / "labels.csv", tmp_path / "out"))
+    assert summary["classes"] == {"even": 20, "odd": 20}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from entourage.label import GraphTransduction
+from entourage.label import AutoTransduction, GraphTransduction
 from entourage.label.active_learning import suggest_labels
 from entourage.label.data import Items
 from entourage.label.report import classifier_section, labelling_sections
@@ -21,7 +21,7 @@ def fitted(y: list[str]) -> tuple[Items, GraphTransduction]:
 
 def test_the_report_has_counts_and_every_class() -> None:
     items, model = fitted(["cat", "", "", "", "dog", "", "", ""])
-    overview, _, classes = labelling_sections(items, model, suggest_labels(model))
+    overview, _, _, classes = labelling_sections(items, model, suggest_labels(model))
     assert overview.lead == "2 labels were given, 6 were found."
     assert len(overview.blocks) == 3
     assert all(block.figure.startswith("<svg") for block in overview.blocks)
@@ -35,7 +35,7 @@ def test_the_report_has_counts_and_every_class() -> None:
 def test_suggestions_have_items_and_reasons() -> None:
     items, model = fitted(["cat", "", "", "", "dog", "", "", ""])
     suggestions = suggest_labels(model, 2)
-    section = labelling_sections(items, model, suggestions)[1]
+    section = labelling_sections(items, model, suggestions)[2]
     assert section.title == "What to label next"
     if suggestions:
         assert section.wide[0].table[1] == (items.names[suggestions[0].index], suggestions[0].reason)
@@ -80,3 +80,20 @@ def test_images_have_thumbnails(tmp_path: Path) -> None:
     items = Items(items.names, items.features, paths, [])
     classes = labelling_sections(items, model, [])[-1]
     assert all(t.picture and t.picture.startswith("data:image/jpeg") for t in classes.wide[0].thumbnails)
+
+
+def test_the_section_on_reliability_has_the_estimated_accuracy() -> None:
+    items, model = fitted(["cat", "", "", "", "dog", "", "", ""])
+    section = labelling_sections(items, model, [])[1]
+    rows = section.blocks[0].table
+    assert rows[0] == ("labels kept", "smallest confidence", "estimated accuracy")
+    assert rows[-1] == ("the surest 100%", f"{model.confidence_[1:].min():.0%}", rows[-1][2])
+    assert rows[-1][2] == f"{np.delete(model.confidence_, [0, 4]).mean():.0%}"
+
+
+def test_the_members_of_an_ensemble_are_listed() -> None:
+    items, _ = fitted(["cat", "", "", "", "dog", "", "", ""])
+    model = AutoTransduction(device="cpu").fit(items.features, ["cat", "cat", "cat", "", "dog", "dog", "dog", ""])
+    section = labelling_sections(items, model, [])[1]
+    assert "were found when they were hidden" in section.lead
+    assert [row[0] for row in section.blocks[1].table[1:]] == [member.name for member in model.members_]

@@ -51,6 +51,10 @@ def label(
         Path,
         typer.Argument(metavar="SOURCE", help="A folder of images, or features as .npy, .npz, .csv or .parquet."),
     ],
+    more_sources: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[SOURCE...]", help="More features of the same items; all are combined."),
+    ] = None,
     labels: Annotated[
         Path | None,
         typer.Option(help="CSV file with the columns item,label: the known labels.", show_default="none, with --serve"),
@@ -63,6 +67,13 @@ def label(
     ] = None,
     prior: Annotated[
         Path | None, typer.Option(help="CSV file: item, then a column per class; 0 excludes the class.")
+    ] = None,
+    method: Annotated[
+        Literal["auto", "game"] | None,
+        typer.Option(
+            help="auto: several methods, weighted by hiding given labels; game: the graph transduction game alone.",
+            show_default="auto; game with options of the game or --train",
+        ),
     ] = None,
     preset: Annotated[
         Literal["default", "thesis", "original"], typer.Option(help="Options of the game and of the training.")
@@ -129,6 +140,8 @@ def label(
         n_neighbors,
         arguments if train else None,
         source=source,
+        more_sources=tuple(more_sources or ()),
+        method=method,
         labels=labels or Path("known.csv"),
         out=out,
         prior=prior,

@@ -52,7 +52,7 @@ class _Raw:
     items: list[str] | None = None
 
 
-def read_features(path: str | Path) -> FeatureTable:
+def read_features(path: str | Path, *, text_columns: bool = False) -> FeatureTable:
     """Read a feature file, and check that it is a table of finite numbers.
 
     - `.npy`: one array (n, d); the items are "0" to "n-1".
@@ -62,6 +62,8 @@ def read_features(path: str | Path) -> FeatureTable:
 
     Args:
         path: the file; its suffix determines the format. Pickles are never loaded.
+        text_columns: replace a column of text by an indicator column (0 or 1) for each of its values; otherwise such a
+            column is an error.
 
     Returns:
         The table. Costs O(n d) time and memory.
@@ -76,7 +78,7 @@ def read_features(path: str | Path) -> FeatureTable:
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
         raise ValueError(f"{path}: unknown suffix {path.suffix!r}; expected a feature file: {', '.join(_READERS)}")
-    raw = reader(path)
+    raw = reader(path, text_columns)
     if raw.values.ndim != 2:
         raise ValueError(f"{path}: the features have shape {raw.values.shape}; expected (items, features)")
     if raw.values.size == 0:
@@ -91,11 +93,11 @@ def read_features(path: str | Path) -> FeatureTable:
     return FeatureTable(items, _finite(path, raw, items))
 
 
-def _read_npy(path: Path) -> _Raw:
+def _read_npy(path: Path, _: bool) -> _Raw:
     return _Raw(read_npy(path))
 
 
-def _read_npz(path: Path) -> _Raw:
+def _read_npz(path: Path, _: bool) -> _Raw:
     arrays = read_npz(path)
     tables = [name for name, array in arrays.items() if array.ndim == 2]
     key = next((name for name in _FEATURE_KEYS if name in arrays), tables[0] if len(tables) == 1 else None)
@@ -110,7 +112,7 @@ def _read_npz(path: Path) -> _Raw:
     return _Raw(arrays[key], items=decoded)
 
 
-def _read_csv(path: Path) -> _Raw:
+def _read_csv(path: Path, text_columns: bool) -> _Raw:
     import pandas as pd
 
     try:
@@ -135,10 +137,10 @@ def _read_csv(path: Path) -> _Raw:
             raise ValueError("the rows have more cells than the header; expected equal numbers")
     except READ_ERRORS as error:  # pandas' own errors are ValueErrors
         raise _unreadable(path, error) from error
-    return _from_frame(path, frame, column)
+    return _from_frame(path, frame, column, text_columns)
 
 
-def _read_parquet(path: Path) -> _Raw:
+def _read_parquet(path: Path, text_columns: bool) -> _Raw:
     import pandas as pd
 
     with extra_imports("parquet"):
@@ -151,17 +153,22 @@ def _read_parquet(path: Path) -> _Raw:
     frame.columns = [str(name) for name in frame.columns]
     column = _named_item_column(list(frame.columns))
     if column is None and not isinstance(frame.index, pd.RangeIndex):
-        return _from_frame(path, frame, None, [str(name) for name in frame.index])
+        return _from_frame(path, frame, None, text_columns, [str(name) for name in frame.index])
     if column is None and frame.shape[1] and not _is_numeric(frame.iloc[:, 0]):
         column = str(frame.columns[0])
-    return _from_frame(path, frame, column)
+    return _from_frame(path, frame, column, text_columns)
 
 
-def _from_frame(path: Path, frame: pd.DataFrame, column: str | None, items: list[str] | None = None) -> _Raw:
+def _from_frame(
+    path: Path, frame: pd.DataFrame, column: str | None, text_columns: bool, items: list[str] | None = None
+) -> _Raw:
     """Split a data frame into items and numeric features."""
     import pandas as pd
 
     features = frame if column is None else frame.drop(columns=[column])
+    text = [name for name in features.columns if text_columns and len(features) and _is_text(features[name])]
+    if text:
+        features = pd.get_dummies(features, columns=text, prefix_sep="=", dummy_na=False, dtype=np.float64)
     for name in features.columns:
         if len(features) and not _is_numeric(features[name]):
             raise ValueError(f"{path}: column {name!r} is not numeric; expected numbers in all columns of features")
@@ -175,6 +182,12 @@ def _is_numeric(column: pd.Series[Any]) -> bool:
     import pandas as pd
 
     return pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column)
+
+
+def _is_text(column: pd.Series[Any]) -> bool:
+    import pandas as pd
+
+    return not _is_numeric(column) and not pd.api.types.is_complex_dtype(column)
 
 
 def _named_item_column(header: list[str]) -> str | None:
@@ -249,7 +262,7 @@ def _unreadable(path: Path, error: Exception) -> ValueError:
     return ValueError(f"{path}: cannot be read: {error_reason(error)}")
 
 
-_READERS: dict[str, Callable[[Path], _Raw]] = {
+_READERS: dict[str, Callable[[Path, bool], _Raw]] = {
     ".npy": _read_npy,
     ".npz": _read_npz,
     ".csv": _read_csv,

@@ -1,7 +1,6 @@
 """Transductive classifiers: labels and confidences for a whole data set from a few labelled items."""
 
 from entourage.label.active_learning import suggest_labels
-from entourage.label.auto import AutoTransduction
 from entourage.label.baselines import (
     LabelHarmonic,
     LabelPropagation,
@@ -9,6 +8,7 @@ from entourage.label.baselines import (
     LinearSVMLabeller,
     PoissonLearning,
 )
+from entourage.label.ensemble.auto import AutoTransduction
 from entourage.label.targets import exclusion_prior
 from entourage.label.transduction import GraphTransduction
 

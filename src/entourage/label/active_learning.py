@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from entourage.label.ensemble.auto import AutoTransduction
 from entourage.label.targets import Floats
 from entourage.label.transduction import GraphTransduction
 from entourage.validation import check_choice
@@ -33,7 +34,7 @@ class Suggestion:
     reason: str
 
 
-def suggest_labels(model: GraphTransduction, n_suggestions: int = 12) -> list[Suggestion]:
+def suggest_labels(model: GraphTransduction | AutoTransduction, n_suggestions: int = 12) -> list[Suggestion]:
     """Suggest uncertain items with many uncertain neighbours, each from a different neighbourhood.
 
     The least confident items alone are a poor choice: they are outliers, whose labels do not help other items. The sum
@@ -153,7 +154,7 @@ def _select_regions(
     return chosen
 
 
-def _reason(model: GraphTransduction, index: int) -> str:
+def _reason(model: GraphTransduction | AutoTransduction, index: int) -> str:
     row = model.graph_[index]
     neighbors = row.indices
     if index in model.unreached_:
@@ -167,7 +168,7 @@ def _reason(model: GraphTransduction, index: int) -> str:
     return f"its neighbours vote for {split}{among}"
 
 
-def contradicted_labels(model: GraphTransduction, threshold: float = 0.5) -> NDArray[np.int64]:
+def contradicted_labels(model: GraphTransduction | AutoTransduction, threshold: float = 0.5) -> NDArray[np.int64]:
     """Return the indices of given labels that their neighbourhood contradicts: likely mistakes, or outliers.
 
     Args:

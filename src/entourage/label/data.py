@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -28,12 +29,19 @@ class Items:
         features: shape (n, d), float32, or float64 if the feature file stores float64.
         images: image file of each item; None for feature files.
         skipped: name and reason of each image that could not be read; these are not among the n items.
+        more_features: features of the same items from further sources, each of shape (n, ...).
     """
 
     names: list[str]
     features: NDArray[np.float32] | NDArray[np.float64]
     images: list[Path] | None
     skipped: list[tuple[str, str]]
+    more_features: tuple[NDArray[Any], ...] = ()
+
+    @property
+    def feature_sets(self) -> list[NDArray[Any]]:
+        """All feature sets."""
+        return [self.features, *self.more_features]
 
 
 def read_items(
@@ -64,11 +72,35 @@ def read_items(
     if source.is_dir():
         items = _from_images(source, backbone, device, cache, progress)
     else:
-        table = read_features(source)
+        table = read_features(source, text_columns=True)
         items = Items(table.items, table.values, None, [])
     if metric == "cosine" or (metric == "auto" and items.images is not None):
         items = replace(items, features=normalize_rows(torch.from_numpy(items.features)).numpy())
     return items
+
+
+def combine_items(sources: Sequence[Path], items: Sequence[Items]) -> Items:
+    """Combine the feature sets of several sources; the first determines the order and the images.
+
+    Args:
+        sources: the sources, for messages.
+        items: the items of each source.
+
+    Returns:
+        The items of the first source with the features of all.
+
+    Raises:
+        ValueError: the sources have different items.
+    """
+    first, more = items[0], []
+    for source, other in zip(sources[1:], items[1:], strict=True):
+        row = {name: index for index, name in enumerate(other.names)}
+        missing = [name for name in first.names if name not in row]
+        if missing or len(row) != len(first.names):
+            name = missing[0] if missing else next(name for name in other.names if name not in set(first.names))
+            raise ValueError(f"{source}: its items differ from those of {sources[0]} by {name!r}; expected the same")
+        more.append(other.features[[row[name] for name in first.names]])
+    return replace(first, more_features=tuple(more))
 
 
 def _from_images(folder: Path, backbone: str, device: str, cache: bool, progress: bool | None) -> Items:

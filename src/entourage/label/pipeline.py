@@ -23,7 +23,9 @@ from entourage.data.pixels import decode_pixels
 from entourage.io.files import atomic_path, check_outputs, read_json_object, write_json
 from entourage.io.progress import is_main_process, status
 from entourage.label.active_learning import Suggestion, contradicted_labels, suggest_labels
-from entourage.label.data import Items, Metric, read_items
+from entourage.label.data import Items, Metric, combine_items, read_items
+from entourage.label.ensemble.auto import AutoTransduction
+from entourage.label.ensemble.stacking import coverage_table
 from entourage.label.report import classifier_section, labelling_sections
 from entourage.label.semi_supervised.augmenter import LabelAugmenter
 from entourage.label.semi_supervised.options import AugmentOptions
@@ -54,6 +56,9 @@ class LabelConfig:
         device: device of all computations.
         cache: use the feature cache of images.
         progress: show bars; None: only on a terminal.
+        more_sources: further sources with features of the same items, which are combined.
+        method: "auto" for `AutoTransduction`, "game" for `GraphTransduction`. None: "auto", but "game" if
+            `transduction` differs from the default or a classifier is trained.
     """
 
     source: Path
@@ -69,6 +74,8 @@ class LabelConfig:
     device: str = "auto"
     cache: bool = True
     progress: bool | None = None
+    more_sources: tuple[Path, ...] = ()
+    method: Literal["auto", "game"] | None = None
 
 
 def label_source(config: LabelConfig) -> dict[str, Any]:
@@ -88,33 +95,30 @@ def label_source(config: LabelConfig) -> dict[str, Any]:
     Raises:
         ValueError: an input or an option is invalid, or the output folder cannot be written.
     """
-    check_outputs(config.out, OUTPUTS, [config.source, config.labels, config.prior], command=COMMAND)
+    check_outputs(
+        config.out, OUTPUTS, [config.source, *config.more_sources, config.labels, config.prior], command=COMMAND
+    )
+    method = _method(config)
     if config.source.is_dir():  # report mistakes in the labels file before the features of all images are computed
         read_labels(config.labels, [path.relative_to(config.source).as_posix() for path in list_images(config.source)])
     seconds: dict[str, float] = {}
     with _timed(seconds, "represent"):
-        items = read_items(
-            config.source,
-            backbone=config.backbone,
-            metric=config.metric,
-            device=config.device,
-            cache=config.cache,
-            progress=config.progress,
-        )
+        items = _read_sources(config)
     trained: LabelAugmenter | None = None
+    model: GraphTransduction | AutoTransduction
     if config.train is not None:
         with _timed(seconds, "train"):
             trained, model = _train(config, _training_options(config, config.train), items)
     else:
         with _timed(seconds, "decide"), status(f"Labelling {len(items.names)} items", config.progress):
-            model = _transduce(config, items)
+            model = _transduce(config, items, method)
     return write_results(config, items, model, seconds, trained)
 
 
 def write_results(
     config: LabelConfig,
     items: Items,
-    model: GraphTransduction,
+    model: GraphTransduction | AutoTransduction,
     seconds: dict[str, float],
     trained: LabelAugmenter | None = None,
 ) -> dict[str, Any]:
@@ -134,6 +138,8 @@ def write_results(
         suggestions = suggest_labels(model, config.suggestions)
         sections = labelling_sections(items, model, suggestions)
     summary = _summary(config, items, model, suggestions, seconds)
+    for note in summary["notes"]:
+        warnings.warn(note, stacklevel=2)
     _warn_about_dominant_class(model)
     classifier = config.out / "classifier.safetensors"
     if trained is not None:
@@ -225,15 +231,49 @@ def _known_prior(config: LabelConfig, items: Items, classes: list[str]) -> NDArr
     return None if config.prior is None else read_prior(config.prior, items.names, classes)
 
 
-def _transduce(config: LabelConfig, items: Items) -> GraphTransduction:
+def _method(config: LabelConfig) -> Literal["auto", "game"]:
+    """Return the method, after a check against the other options."""
+    default = PRESETS["default"]
+    changed = [name for name, value in config.transduction.items() if name not in default or default[name] != value]
+    needs_game = f"{changed[0]} is" if changed else "a classifier's training is" if config.train is not None else None
+    if config.method == "auto" and needs_game:
+        raise ValueError(f"method is 'auto', but {needs_game} an option of the game; expected method 'game'")
+    method: Literal["auto", "game"] = config.method or ("game" if needs_game else "auto")
+    if method == "game" and config.more_sources:
+        raise ValueError(f"{config.more_sources[0]}: a second source requires method 'auto'; expected one source")
+    return method
+
+
+def _read_sources(config: LabelConfig) -> Items:
+    sources = [config.source, *config.more_sources]
+    items = [
+        read_items(
+            source,
+            backbone=config.backbone,
+            metric=config.metric,
+            device=config.device,
+            cache=config.cache,
+            progress=config.progress,
+        )
+        for source in sources
+    ]
+    return combine_items(sources, items)
+
+
+def _transduce(
+    config: LabelConfig, items: Items, method: Literal["auto", "game"]
+) -> GraphTransduction | AutoTransduction:
     y, classes = _known_labels(config, items)
     prior = _known_prior(config, items, classes)
     class_priors: Literal["empirical"] | None = "empirical" if config.balance else None
+    if method == "auto":
+        ensemble = AutoTransduction(class_priors=class_priors, classes=classes, device=config.device)
+        return ensemble.fit(items.feature_sets, y, prior)
     model = GraphTransduction(**config.transduction, class_priors=class_priors, classes=classes, device=config.device)
     return model.fit(items.features, y, prior)
 
 
-def _warn_about_dominant_class(model: GraphTransduction) -> None:
+def _warn_about_dominant_class(model: GraphTransduction | AutoTransduction) -> None:
     """Warn if one class has most of the items, which happens if the graph does not fit the data."""
     names, given = np.unique(model.transduction_[model.labelled_mask_], return_counts=True)
     if len(names) == 1:
@@ -249,7 +289,7 @@ def _warn_about_dominant_class(model: GraphTransduction) -> None:
         warnings.warn(f"{message}: if this is wrong, try another --n-neighbors, or --balance", stacklevel=3)
 
 
-def _write_labels(path: Path, items: Items, model: GraphTransduction) -> None:
+def _write_labels(path: Path, items: Items, model: GraphTransduction | AutoTransduction) -> None:
     with atomic_path(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(["item", "label", "confidence", "given"])
@@ -262,7 +302,7 @@ def _write_labels(path: Path, items: Items, model: GraphTransduction) -> None:
 def _summary(
     config: LabelConfig,
     items: Items,
-    model: GraphTransduction,
+    model: GraphTransduction | AutoTransduction,
     suggestions: list[Suggestion],
     seconds: dict[str, float],
 ) -> dict[str, Any]:
@@ -274,6 +314,8 @@ def _summary(
         "entourage": __version__,
         "made_by": COMMAND,
         "source": str(config.source),
+        "more_sources": [str(source) for source in config.more_sources],
+        "method": "auto" if isinstance(model, AutoTransduction) else "game",
         "backbone": config.backbone if items.images else None,
         "options": {**PRESETS["default"], **config.transduction},
         "balance": config.balance,
@@ -284,6 +326,11 @@ def _summary(
         "skipped": [{"item": name, "reason": reason} for name, reason in items.skipped],
         "classes": counts,
         "mean_confidence": float(model.confidence_[inferred].mean()) if inferred.any() else None,
+        "coverage": [asdict(row) for row in coverage_table(model.confidence_[inferred])],
+        "members": [asdict(member) for member in getattr(model, "members_", [])],
+        "hidden_accuracy": getattr(model, "hidden_accuracy_", None),
+        "confidence_is_checked": getattr(model, "confidence_is_checked_", None),
+        "notes": list(getattr(model, "notes_", [])),
         "game_rounds": model.n_iter_,
         "consistency": float(model.consistency_[-1]),
         "label_next": [{"item": items.names[s.index], "gain": s.gain, "why": s.reason} for s in suggestions],

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from entourage.data.media import read_image
 from entourage.label.active_learning import Suggestion, contradicted_labels
 from entourage.label.data import Items
+from entourage.label.ensemble.auto import AutoTransduction
+from entourage.label.ensemble.stacking import coverage_table
 from entourage.label.semi_supervised.self_training import Round
 from entourage.label.transduction import GraphTransduction
 from entourage.report.figures import bars, curve, histogram
@@ -22,9 +24,18 @@ MAX_THUMBNAILS = 1000  # about 3 MB
 THUMBNAILS_PER_STRIP = 6  # most confident, and least confident, items of a class
 
 
-def labelling_sections(items: Items, model: GraphTransduction, suggestions: Sequence[Suggestion]) -> list[Section]:
+_CONFIDENCE = {
+    False: "The probability that a two-step random walk over the graph ends at items of the same label.",
+    True: "The probability of the label, a weighted mean of several methods, calibrated by hidden labels.",
+}
+
+
+def labelling_sections(
+    items: Items, model: GraphTransduction | AutoTransduction, suggestions: Sequence[Suggestion]
+) -> list[Section]:
     """Return the sections of the report, except the one on the classifier."""
     sections = [_overview_section(model), _suggestion_section(items, suggestions), _class_section(items, model)]
+    sections.insert(1, _reliability_section(model))
     contradicted = contradicted_labels(model)
     if len(contradicted):
         lead = "Most neighbours of these items contradict their given label: a mistake, or an outlier."
@@ -33,7 +44,7 @@ def labelling_sections(items: Items, model: GraphTransduction, suggestions: Sequ
                 _thumbnail(items, i, str(model.transduction_[i])) for i in contradicted[: 2 * THUMBNAILS_PER_STRIP]
             ]
         )
-        sections.insert(2, Section("Contradicted labels", lead, wide=[strip]))
+        sections.insert(3, Section("Contradicted labels", lead, wide=[strip]))
     if items.skipped:
         rows = [("item", "reason"), *items.skipped]
         sections.append(Section("Skipped", "These images could not be read.", wide=[Block(table=rows)]))
@@ -67,7 +78,7 @@ def classifier_section(rounds: Sequence[Round], classifier: Path) -> Section:
     return Section("The classifier", lead, wide=wide)
 
 
-def _overview_section(model: GraphTransduction) -> Section:
+def _overview_section(model: GraphTransduction | AutoTransduction) -> Section:
     inferred = ~model.labelled_mask_
     inferred[model.undecided_] = False
     undecided = len(model.undecided_)
@@ -85,7 +96,7 @@ def _overview_section(model: GraphTransduction) -> Section:
             Block(title=title, figure=bars(names, [("given", given), ("found", found)], label="items")),
             Block(
                 title="Confidence of the labels found",
-                text="The probability that a two-step random walk over the graph ends at items of the same label.",
+                text=_CONFIDENCE[isinstance(model, AutoTransduction)],
                 figure=histogram(model.confidence_[inferred], label="confidence"),
             ),
             Block(
@@ -95,6 +106,28 @@ def _overview_section(model: GraphTransduction) -> Section:
             ),
         ],
     )
+
+
+def _reliability_section(model: GraphTransduction | AutoTransduction) -> Section:
+    """Return the section on the estimated accuracy, and on the members of an ensemble."""
+    inferred = ~model.labelled_mask_
+    inferred[model.undecided_] = False
+    rows = [("labels kept", "smallest confidence", "estimated accuracy")]
+    for row in coverage_table(model.confidence_[inferred]):
+        rows.append((f"the surest {row.fraction:.0%}", f"{row.confidence:.0%}", f"{row.accuracy:.0%}"))
+    lead = "The accuracy to expect if only the most confident labels are kept: the mean of their confidences."
+    blocks = [Block(table=rows)]
+    if isinstance(model, AutoTransduction):
+        if model.hidden_accuracy_ is not None:
+            accuracy, error = model.hidden_accuracy_
+            lead += f" Of the given labels, {accuracy:.0%} ± {error:.0%} were found when they were hidden."
+        lead += "".join(f" {note[0].upper()}{note[1:]}." for note in model.notes_)
+        members = [("method", "weight", "hidden labels found")]
+        for member in model.members_:
+            found = "" if member.hidden_accuracy is None else f"{member.hidden_accuracy:.0%}"
+            members.append((member.name, f"{member.weight:.0%}", found))
+        blocks.append(Block("Methods that were combined", table=members))
+    return Section("How reliable the labels are", lead, blocks=blocks)
 
 
 def _suggestion_section(items: Items, suggestions: Sequence[Suggestion]) -> Section:
@@ -107,7 +140,7 @@ def _suggestion_section(items: Items, suggestions: Sequence[Suggestion]) -> Sect
     return Section("What to label next", lead, wide=[*blocks, Block(table=rows)])
 
 
-def _class_section(items: Items, model: GraphTransduction) -> Section:
+def _class_section(items: Items, model: GraphTransduction | AutoTransduction) -> Section:
     strip = max(1, min(THUMBNAILS_PER_STRIP, MAX_THUMBNAILS // (2 * len(model.classes_))))
     shown = MAX_THUMBNAILS // (2 * strip)
     lead = "The most and the least confident items of each class, with their confidence."
@@ -127,7 +160,7 @@ def _class_section(items: Items, model: GraphTransduction) -> Section:
     return Section("Class by class", lead, wide=blocks)
 
 
-def _strip(items: Items, model: GraphTransduction, members: NDArray[np.int64]) -> list[Thumbnail]:
+def _strip(items: Items, model: GraphTransduction | AutoTransduction, members: NDArray[np.int64]) -> list[Thumbnail]:
     return [_thumbnail(items, i, f"{model.confidence_[i]:.0%}") for i in members]
 
 

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from entourage.compute import resolve_device
 from entourage.game.dynamics import match_class_priors
 from entourage.label.base import has_unique_maximum, to_distributions
-from entourage.label.members import (
+from entourage.label.ensemble.members import (
     ClassifierMember,
     GraphMember,
     Graphs,
@@ -28,13 +28,14 @@ from entourage.label.members import (
     list_members,
     mix,
 )
-from entourage.label.stacking import (
+from entourage.label.ensemble.stacking import (
     MAX_STANDARD_ERROR,
     best_sharpness,
     sharpen,
     stacking_weights,
     standard_error,
 )
+from entourage.label.ensemble.views import FeatureViews
 from entourage.label.targets import (
     Floats,
     Targets,
@@ -44,7 +45,6 @@ from entourage.label.targets import (
     read_targets,
 )
 from entourage.label.transduction import GraphTransduction
-from entourage.label.views import FeatureViews
 
 MIN_HIDDEN = 4  # labels that have to be hidden before the members are weighted by them
 MAX_SELECTION = 10_000  # points among which the members are weighted; a random subset of larger sets
@@ -315,8 +315,10 @@ class AutoTransduction(ClassifierMixin, BaseEstimator):
         self.consistency_ = games[0].consistency_ if games else np.zeros(1)
         if not self.confidence_is_checked_:
             self.notes_.append(self._unchecked_note())
-        if len(self.undecided_):
-            warnings.warn(f"{len(self.undecided_)} of {n} points stay undecided", stacklevel=3)
+        if len(self.unreached_):
+            warnings.warn(f"no label reaches {len(self.unreached_)} of {n} points: they stay undecided", stacklevel=3)
+        if (tied := len(self.undecided_) - len(self.unreached_)) > 0:
+            warnings.warn(f"{tied} of {n} points end in a tie: they stay undecided", stacklevel=3)
 
     def _mix(self, distributions: Sequence[Floats]) -> Floats:
         """Combine the distributions of the members, shape (n, m); rows are 0 where no member has an answer."""
