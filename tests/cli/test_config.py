@@ -162,7 +162,7 @@ def test_engrave_options(call: Call) -> None:
 @pytest.mark.parametrize(
     ("command", "text", "message"),
     [
-        (LABEL, "sise = 64", "run.toml: unknown key sise; expected one of source, labels, out, prior, "),
+        (LABEL, "sise = 64", "run.toml: unknown key sise; expected one of source, more_sources, labels, "),
         (LABEL, "log = 1", "run.toml: unknown key log"),
         (LABEL, "[train]\nepochs = 3", "run.toml: unknown key train.epochs; expected one of size, "),
         (
