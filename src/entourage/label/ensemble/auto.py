@@ -246,7 +246,7 @@ class AutoTransduction(ClassifierMixin, BaseEstimator):
         mixed = mix(list(found), weights.tolist())
         self._sharpness = best_sharpness(mixed, hidden_codes)
         own_accuracy = float((mixed.argmax(axis=1) == hidden_codes).mean())
-        # With every hidden label right, the standard error would be 0: one more is counted as wrong.
+        # If every hidden label is right, the standard error would be 0: half an error is added.
         cautious = (own_accuracy * len(rows) + 0.5) / (len(rows) + 1)
         error = standard_error(cautious, len(rows))
         self.hidden_accuracy_ = (own_accuracy, error)
