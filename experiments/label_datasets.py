@@ -94,7 +94,7 @@ def measure(name: str, count: int, draw: int) -> dict[str, Any]:
     ranked = correct[np.argsort(-confidence, kind="stable")]
     return {
         "accuracy": accuracy,
-        "failed": failed,
+        "errors": failed,
         "calibration_error": calibration_error(correct, confidence),
         "area_under_roc": float(roc_auc_score(correct, confidence)) if 0 < correct.mean() < 1 else None,
         "checked": bool(ours.confidence_is_checked_),
@@ -286,7 +286,7 @@ def text(ledger: Ledger) -> str:
     lines: list[tuple[str, ...]] = []
     confidence_rows: list[tuple[str, ...]] = []
     first, within5, calibrated, flagged_bad, bad, flagged_good, good = 0, 0, 0, 0, 0, 0, 0
-    failed = sorted({method for rows in found.values() for row in rows for method in row["failed"]})
+    failed = sorted({method for rows in found.values() for row in rows for method in row["errors"]})
     for cell in ordered:
         rows, mean = found[cell], means[cell]
         best = max(value for method, value in mean.items() if method not in (OURS, SINGLE))
