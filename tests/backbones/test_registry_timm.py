@@ -1,10 +1,12 @@
 import sys
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from entourage.backbones.registry import load_backbone
@@ -103,3 +105,17 @@ def test_broken_timm_raises(error: str, tmp_path: Any, monkeypatch: pytest.Monke
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ValueError, match=r"cannot import timm; .*\(libtorch_cuda.so: cannot open\)$"):
         load_backbone("timm:resnet50", "cpu")
+
+
+@pytest.mark.usefixtures("timm")
+def test_timm_weights_from_a_file(tmp_path: Path) -> None:
+    save_file({"scale": torch.full((6,), 3.0), "fc.weight": torch.zeros(2, 6)}, tmp_path / "toy.safetensors")
+    backbone = load_backbone(f"timm:toy@{tmp_path / 'toy.safetensors'}", "cpu")
+    assert (backbone.module.scale == 3).all()  # type: ignore[operator]
+
+
+@pytest.mark.usefixtures("timm")
+def test_timm_weights_of_another_model_raise(tmp_path: Path) -> None:
+    save_file({"other.weight": torch.zeros(3)}, tmp_path / "other.safetensors")
+    with pytest.raises(ValueError, match=r"other\.safetensors lacks scale; expected the weights of toy"):
+        load_backbone(f"timm:toy@{tmp_path / 'other.safetensors'}", "cpu")

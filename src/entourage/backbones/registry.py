@@ -41,7 +41,9 @@ def load_timm(name: str, *, pretrained: bool = True) -> Backbone:
         model, _, file = name.removeprefix(TIMM_PREFIX).partition("@")
         module: nn.Module = timm.create_model(model, pretrained=pretrained and not file, num_classes=0).eval()
         if file and pretrained:
-            module.load_state_dict(read_state(Path(file)), strict=False)
+            missing = module.load_state_dict(read_state(Path(file)), strict=False).missing_keys  # it has a classifier
+            if missing:
+                raise ValueError(f"{file} lacks {missing[0]}; expected the weights of {model}")
         config: Mapping[str, Any] = timm.data.resolve_model_data_config(module)
     # The types of exceptions for unknown names, missing weights and failed downloads are not documented.
     except Exception as error:
