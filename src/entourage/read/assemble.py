@@ -216,6 +216,8 @@ def _apply_signs(span: Span, context: _Context, first: bool) -> _Printed:
             meter = sign.meter
     if first and key is None and any(sign.clef for sign in span.signs):
         key = 0  # a line without signs is in C
+    if meter is None and context.meter is None and context.ticks is not None:
+        meter = _hidden_meter(context.ticks)
     changed_key = key if key is not None and key != context.key else None
     changed_meter = meter if meter is not None and meter != context.meter else None
     if key is not None:
@@ -224,6 +226,14 @@ def _apply_signs(span: Span, context: _Context, first: bool) -> _Printed:
         context.meter = meter
         context.ticks = meter[0] * 4 * TICKS // meter[1]
     return _Printed(changed_key, changed_meter, clefs)
+
+
+def _hidden_meter(ticks: int) -> tuple[int, int, str] | None:
+    """Return the metre of measures of a length, marked as not printed; None if no metre has it."""
+    for unit in (4, 8, 16):
+        if ticks * unit % (4 * TICKS) == 0:
+            return (ticks * unit // (4 * TICKS), unit, "hidden")
+    return None
 
 
 def _read_measure(

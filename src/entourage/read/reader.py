@@ -17,6 +17,7 @@ from entourage.detect import Detections, Detector
 from entourage.detect.preprocessing.prepare import ImageInput
 from entourage.detect.preprocessing.reading import GrayImage, page_source, read_pages, to_grayscale
 from entourage.read.assemble import SystemReading, read_symbols
+from entourage.read.crossing import Method
 from entourage.read.formats.mei import write_mei
 from entourage.read.formats.midi import write_midi
 from entourage.read.formats.musicxml import to_musicxml, write_musicxml
@@ -25,6 +26,7 @@ from entourage.read.orientation import UprightPage, find_upright, symbols_on_inp
 from entourage.read.parts import SystemMusic, join_parts
 from entourage.read.score import Box, Chord, Direction, Measure, Note, PageInfo, Pitch, Score, measure_onsets
 from entourage.read.transpose import Interval, transpose
+from entourage.validation import check_choice
 
 SYMBOL_THRESHOLD = 0.3  # minimum score of the symbols of a page that no note refers to
 NO_NOTES = "staves without notes"
@@ -195,21 +197,26 @@ class ScoreReader:
         ([], 'staves without notes')
     """
 
-    def __init__(self, detector: Detector) -> None:
+    def __init__(self, detector: Detector, method: Method = "search") -> None:
+        check_choice("method", method, Method)
         self.detector = detector
+        self.method: Method = method
 
     @classmethod
-    def load(cls, model: str | Path | None = None, device: str = "auto") -> ScoreReader:
+    def load(cls, model: str | Path | None = None, device: str = "auto", method: Method = "search") -> ScoreReader:
         """Return a reader with the detector of the package, or another one.
 
         Args:
             model: file of a detector, or the name of an included one; None: the default detector.
             device: device to compute on.
+            method: how durations and voices are found: "rules" takes every duration as printed, "search" looks for the
+                most plausible reading that adds up, and "game" lets readings compete before the search.
 
         Raises:
-            ValueError: there is no such detector or device.
+            ValueError: there is no such detector, device or method.
         """
-        return cls(Detector.load(model, device))
+        check_choice("method", method, Method)
+        return cls(Detector.load(model, device), method)
 
     def read(self, pages: ImageInput | Sequence[ImageInput]) -> Transcription:
         """Read the music of one or several pages as one score.
@@ -245,7 +252,7 @@ class ScoreReader:
         prepared = page.prepared
         readings: list[SystemReading] = []
         if prepared.image is not None:
-            _, readings = read_symbols(prepared.image, page.symbols, page.straight)
+            _, readings = read_symbols(prepared.image, page.symbols, page.straight, self.method)
         reading = _on_input(page, readings)
         straightened = prepared.angle if prepared.rotation is not None else 0.0
         reading.info = PageInfo(source, *page.size, prepared.interline or 0.0, straightened, page.turned)
@@ -383,7 +390,7 @@ def _drop_repeated_signatures(measures: Sequence[Measure]) -> None:
     for index, measure in enumerate(measures):
         if index and measure.key == key:
             measure.key = None
-        if measure.meter is not None and measure.meter == meter:
+        if measure.meter is not None and meter is not None and _same_meter(measure.meter, meter):
             measure.meter = None
         key = key if measure.key is None else measure.key
         meter = meter if measure.meter is None else measure.meter
@@ -393,3 +400,8 @@ def _drop_repeated_signatures(measures: Sequence[Measure]) -> None:
                 kept.append((staff, time, clef))
             clefs[staff] = clef
         measure.clefs = kept
+
+
+def _same_meter(new: tuple[int, int, str], old: tuple[int, int, str]) -> bool:
+    """Return whether a metre is valid already; one that is not printed is, if its measures are as long."""
+    return new == old or (new[2] == "hidden" and new[0] * old[1] == old[0] * new[1])

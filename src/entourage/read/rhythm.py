@@ -134,7 +134,8 @@ def solve(measure: MeasureInput, below: float | None = None) -> list[Reading]:
         below: readings that cost more are not sought.
 
     Returns:
-        One or two readings. Without `below` there is at least one, with a `problem` if no reading adds up.
+        One or two readings, the second if it costs little more. Without `below` there is at least one, with a `problem`
+        if no reading adds up.
     """
     search, resting = _prepare(measure)
     if search is None:
@@ -248,7 +249,7 @@ class _Search:
         self._memory: dict[tuple[int, int, Voices, int], list[_Placement]] = {}
         xs = [measure.events[column[0]].x for column in self._columns]
         self._gaps = [b - a for a, b in itertools.pairwise([xs[0], *xs])]
-        self._width = max(1.0, xs[-1] - xs[0])
+        self._width = max(1.0, xs[-1] - xs[0]) * len(xs) / max(1, len(xs) - 1)  # the last column has a duration, too
 
     def run(self, bound: float, max_states: int) -> list[_Final]:
         """Return costs, paths, lengths and problems of the readings that cost at most `bound`, best first."""
@@ -346,8 +347,8 @@ class _Search:
         if end > time or (left and end < time):
             return []
         base = 0.0
-        if voice is None and slot:
-            base += _OPEN_VOICE if time == 0 else _OPEN_LATER
+        if voice is None:
+            base += (_OPEN_VOICE if slot else 0.0) if time == 0 else _OPEN_LATER if slot else _SILENT
         elif end < time:  # silent before
             base += _SILENT
         if active > 1 and event.stem is not None and event.stem.direction != ("down" if slot else "up"):

@@ -1,0 +1,170 @@
+"""Tests of the search for onsets, durations and voices of a measure."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+import pytest
+
+from entourage.read.competition import play
+from entourage.read.crossing import solve_by
+from entourage.read.durations import TICKS, choices_of, ticks_of
+from entourage.read.events import Event, Glyph, Head, Stem
+from entourage.read.rhythm import MeasureInput, Reading, solve, solve_by_rules
+
+
+def chord(
+    x: float,
+    value: str,
+    *,
+    staff: int = 0,
+    dots: int = 0,
+    direction: Literal["up", "down"] = "up",
+    group: int | None = None,
+) -> Event:
+    """Return a chord of one black head."""
+    box = np.array([x - 5, 0, x + 5, 10], dtype=float)
+    levels = {"eighth": 1, "16th": 2, "32nd": 3}.get(value, 0)
+    stem = Stem(x, 0, 35, direction, left_beams=levels, right_beams=levels)
+    return Event(
+        staff,
+        x,
+        [Head(Glyph("noteheadBlackOnLine", box, 0.9), staff, 0, "black", False)],
+        stem,
+        value,
+        dots,
+        box,
+        beam_group=group,
+    )
+
+
+def rest(x: float, value: str, staff: int = 0) -> Event:
+    return Event(staff, x, [], None, value, 0, np.array([x - 5, 0, x + 5, 10], dtype=float))
+
+
+def measure(events: list[Event], length: float | None = 4.0, n_staves: int = 1, **options: object) -> MeasureInput:
+    ticks = None if length is None else int(length * TICKS)
+    return MeasureInput(events, [event.staff for event in events], n_staves, ticks, **options)  # type: ignore[arg-type]
+
+
+def onsets(reading: Reading) -> list[Fraction]:
+    return [Fraction(placed.onset, TICKS) for placed in sorted(reading.placed, key=lambda p: p.event.x)]
+
+
+def test_printed_durations_that_add_up_cost_nothing_but_spacing() -> None:
+    events = [chord(40 * k, "quarter") for k in range(4)]
+    best = solve(measure(events))[0]
+    assert onsets(best) == [0, 1, 2, 3]
+    assert best.cost < 0.2
+    assert best.problem == ""
+
+
+def test_two_voices_of_a_staff_are_told_apart_by_their_stems() -> None:
+    upper = [chord(40 * k, "quarter") for k in range(4)]
+    lower = [chord(0, "half", direction="down"), chord(80, "half", direction="down")]
+    best = solve(measure(upper + lower))[0]
+    assert best.problem == ""
+    assert {placed.voice for placed in best.placed if placed.event.value == "half"} == {1}
+    assert {placed.voice for placed in best.placed if placed.event.value == "quarter"} == {0}
+
+
+def test_whole_beamed_groups_without_figures_become_triplets_if_the_measure_needs_it() -> None:
+    triplets = [chord(20 * k, "eighth", group=1 + k // 3) for k in range(6)]
+    below = [chord(60 * k, "quarter", staff=1) for k in range(2)]
+    best = solve(measure(triplets + below, 2.0, 2))[0]
+    assert best.problem == ""
+    assert [p.choice.tuplet for p in best.placed if p.staff == 0] == [(3, 2)] * 6
+    assert {Fraction(p.onset, TICKS) for p in best.placed if p.staff == 1} == {Fraction(0), Fraction(1)}
+
+
+def test_a_tuplet_is_complete_or_does_not_begin() -> None:
+    events = [chord(20 * k, "eighth", group=1) for k in range(4)]
+    for reading in solve(measure(events, 2.0)):
+        totals = sum(ticks_of(p.choice.value, p.choice.dots) for p in reading.placed if p.choice.tuplet)
+        assert reading.problem or totals % (3 * ticks_of("16th")) == 0
+
+
+def test_a_beam_more_than_counted_is_corrected_by_the_other_staff() -> None:
+    upper = [chord(30 * k, "16th" if k == 1 else "eighth", group=1) for k in range(4)]
+    lower = [chord(30 * k, "eighth", staff=1, group=2) for k in range(4)]
+    best = solve(measure(upper + lower, 2.0, 2))[0]
+    assert best.problem == ""
+    assert {p.choice.value for p in best.placed} == {"eighth"}
+
+
+def test_a_rest_in_the_middle_of_an_empty_staff_lasts_the_measure() -> None:
+    events = [chord(40 * k, "quarter") for k in range(3)] + [rest(60, "whole", staff=1)]
+    best = solve(measure(events, 3.0, 2))[0]
+    whole = next(p for p in best.placed if p.staff == 1)
+    assert (whole.onset, whole.choice.ticks, whole.choice.full_measure) == (0, 3 * TICKS, True)
+
+
+def test_the_second_reading_costs_more_and_differs() -> None:
+    events = [chord(0, "quarter"), chord(50, "quarter"), chord(100, "eighth")]
+    best, second = solve(measure(events, 3.0))
+    assert best.cost <= second.cost
+    assert [(p.onset, p.choice.ticks) for p in best.placed] != [(p.onset, p.choice.ticks) for p in second.placed]
+
+
+def test_readings_above_a_cost_are_not_sought() -> None:
+    events = [chord(40 * k, "quarter") for k in range(5)]
+    assert solve(measure(events), below=0.5) == []
+    assert solve(measure(events))[0].cost > 0.5
+
+
+def test_a_measure_that_cannot_add_up_is_marked() -> None:
+    assert "shorter" in solve(measure([chord(0, "quarter"), chord(40, "quarter")], 4.0))[0].problem
+
+
+def test_an_incomplete_measure_is_not_marked_where_one_is_expected() -> None:
+    best = solve(measure([chord(0, "quarter")], 4.0, may_be_short=True))[0]
+    assert (best.problem, best.length) == ("", TICKS)
+
+
+def test_an_empty_measure_has_the_expected_length() -> None:
+    assert solve(measure([], 3.0)) == [Reading([], 3 * TICKS, 0.0)]
+
+
+def test_rules_keep_what_is_printed() -> None:
+    events = [chord(20 * k, "eighth", group=1 + k // 3) for k in range(6)]
+    best = solve_by_rules(measure(events, 2.0))
+    assert [p.choice.ticks for p in best.placed] == [TICKS // 2] * 6
+    assert best.problem
+
+
+@pytest.mark.parametrize("method", ["rules", "search", "game"])
+def test_all_methods_read_a_plain_measure(method: Literal["rules", "search", "game"]) -> None:
+    best = solve_by(method, measure([chord(40 * k, "quarter") for k in range(4)]))[0]
+    assert onsets(best) == [0, 1, 2, 3]
+    assert best.problem == ""
+
+
+def test_the_game_makes_a_lonely_tuplet_of_a_group_dearer() -> None:
+    upper = [chord(30 * k, "eighth", group=1) for k in range(4)]
+    lower = [chord(30 * k, "eighth", staff=1, group=2) for k in range(4)]
+    given = measure(upper + lower, 2.0, 2)
+    played = play(given)
+    cost = {
+        choice.tuplet: choice.cost
+        for choice in reversed(played.choices[0])
+        if choice.value == "eighth" and not choice.dots
+    }
+    assert cost[None] < cost[3, 2]
+    assert min(choice.cost for choice in played.choices[0]) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_choices_contain_the_printed_duration_first() -> None:
+    event = chord(0, "eighth", dots=1)
+    choices = choices_of(event, 0, [event], 4 * TICKS)
+    assert (choices[0].value, choices[0].dots, choices[0].cost) == ("eighth", 1, 0.0)
+    assert sum(choice.dropped for choice in choices) == 1
+    assert [choice.cost for choice in choices] == sorted(choice.cost for choice in choices)
+
+
+def test_a_beamed_group_of_five_equal_notes_may_be_a_quintuplet() -> None:
+    group = [chord(20 * k, "16th", group=1) for k in range(5)]
+    best = solve(measure([*group, chord(120, "quarter")], 2.0))[0]
+    assert [p.choice.tuplet for p in best.placed][:5] == [(5, 4)] * 5
+    assert best.problem == ""
