@@ -5,48 +5,28 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import pairwise
 from math import exp
-from typing import Literal
 
 from entourage.detect import Detections
 from entourage.detect.options import INTERLINE
 from entourage.detect.preprocessing.reading import GrayImage
 from entourage.read.attachments import attach
-from entourage.read.beams import BeamInk, measure_beams
-from entourage.read.crossing import Method, solve_by
-from entourage.read.durations import TICKS
-from entourage.read.events import Event, Glyph, Head, find_events, to_glyphs
-from entourage.read.layout import BarLine, Layout, System, binarize, read_layout
-from entourage.read.rhythm import MeasureInput, Placed, Reading
-from entourage.read.score import STEPS, Beam, Chord, Clef, Measure, Note, Pitch
-from entourage.read.signatures import Sign, find_signs, in_key_signature
+from entourage.read.chords import grace_chords, set_beams, set_pitches, set_tuplets, to_chord
+from entourage.read.layout.ink import binarize
+from entourage.read.layout.page import read_layout
+from entourage.read.layout.systems import Layout, System
+from entourage.read.rhythm.crossing import Method, solve_by
+from entourage.read.rhythm.durations import TICKS
+from entourage.read.rhythm.readings import MeasureInput, Reading
+from entourage.read.score import Chord, Measure
+from entourage.read.spans import Context, Span, most_frequent_length, spans_of
+from entourage.read.symbols.beams import BeamInk, measure_beams
+from entourage.read.symbols.glyphs import Event, Glyph, to_glyphs
+from entourage.read.symbols.signatures import Sign
 
-_ALTER = {"sharp": 1, "flat": -1, "natural": 0, "double-sharp": 2, "flat-flat": -2}
-_SHARPS, _FLATS = "FCGDAEB", "BEADGCF"
 _TUPLET_REACH = 3.0 * INTERLINE
 _TUPLET_DISTANCE = 4.0 * INTERLINE  # between a figure and the nearest of its notes, along the staff
 _STYLES = {"regular": "regular", "double": "light-light", "final": "light-heavy", "dashed": "dashed"}
-
-
-@dataclass
-class Span:
-    """A measure of a system before its rhythm is solved.
-
-    Attributes:
-        x0, x1: left and right end.
-        bar: bar line at its right end, or None.
-        events: chords and rests of all staves, grace notes included, from left to right.
-        signs: clefs, key signatures and metres within.
-        repeat_start: whether a repeated section starts at its left end.
-    """
-
-    x0: float
-    x1: float
-    bar: BarLine | None
-    events: list[Event]
-    signs: list[Sign]
-    repeat_start: bool = False
 
 
 @dataclass
@@ -68,17 +48,6 @@ class SystemReading:
     chords: list[tuple[Event, Chord, int, int]] = field(default_factory=list)  # event, chord, group, measure
 
 
-@dataclass
-class _Context:
-    """Clef of each staff, key and metre as the music continues from system to system, and how rhythms are solved."""
-
-    clefs: dict[int, Clef]
-    key: int = 0
-    meter: tuple[int, int, str] | None = None
-    ticks: int | None = None
-    method: Method = "search"
-
-
 def read_symbols(
     image: GrayImage, detections: Detections, page: GrayImage | None = None, method: Method = "search"
 ) -> tuple[Layout, list[SystemReading]]:
@@ -96,9 +65,9 @@ def read_symbols(
     layout = read_layout(image, detections)
     glyphs = to_glyphs(detections)
     beams = _beam_ink(layout, glyphs, image, page)
-    spans = [_spans(layout, system, glyphs, beams) for system in layout.systems]
-    context = _Context({}, method=method)
-    context.ticks = _most_frequent_length([span for row in spans for span in row], layout)
+    spans = [spans_of(layout, system, glyphs, beams) for system in layout.systems]
+    context = Context({}, method=method)
+    context.ticks = most_frequent_length([span for row in spans for span in row], layout)
     readings = []
     for system, row in zip(layout.systems, spans, strict=True):
         reading = _read_system(system, row, glyphs, context)
@@ -115,59 +84,7 @@ def _beam_ink(layout: Layout, glyphs: list[Glyph], image: GrayImage, page: GrayI
     return measure_beams(binarize(page, zoom), boxes, zoom)
 
 
-def _spans(layout: Layout, system: System, glyphs: list[Glyph], beams: BeamInk) -> list[Span]:
-    """Return the measures of a system; bar lines with no music between them are one."""
-    signs = find_signs(system, glyphs)
-    events = find_events(layout, system, [g for g in glyphs if not in_key_signature(g, system, signs)], beams)
-    bars = {bar.x: bar for bar in system.bars}
-    found: list[Span] = []
-    repeat = False
-    start: float | None = None
-    for x0, x1 in system.spans():
-        x0 = x0 if start is None else start
-        bar = bars.get(x1)
-        inside = [event for event in events if x0 <= event.x < x1]
-        within = [sign for sign in signs if x0 <= (sign.x0 + sign.x1) / 2 < x1]
-        if not inside:
-            if bar is not None and bar.style in ("start-repeat", "both-repeat"):
-                repeat = True
-            if found and not within:
-                _join_bar(found[-1], bar)
-            start = x0  # clefs and keys before the bar line of a repeat belong to the next measure
-            continue
-        found.append(Span(x0, x1, bar, inside, within, repeat))
-        repeat = bar is not None and bar.style in ("start-repeat", "both-repeat")
-        start = None
-    return found
-
-
-def _join_bar(span: Span, bar: BarLine | None) -> None:
-    """Let a measure end with a further bar line right after its own."""
-    if span.bar is not None and bar is not None and bar.x - span.bar.x < 3 * INTERLINE and span.bar.style == "regular":
-        span.bar = bar
-
-
-def _most_frequent_length(spans: list[Span], layout: Layout) -> int | None:
-    """Return the most frequent length of the measures of a page that has no metre, in ticks, or None."""
-    lengths: Counter[int] = Counter()
-    for span in spans:
-        for staff in {event.staff for event in span.events}:
-            voice = [event for event in span.events if event.staff == staff and not event.grace]
-            xs = sorted(event.x for event in voice)
-            if voice and all(b - a > INTERLINE for a, b in pairwise(xs)):
-                if any(event.is_rest and event.value == "whole" for event in voice):
-                    continue
-                lengths[sum(_printed_ticks(event) for event in voice)] += 1
-    return lengths.most_common(1)[0][0] if lengths else None
-
-
-def _printed_ticks(event: Event) -> int:
-    from entourage.read.score import NOTE_VALUES
-
-    return int(NOTE_VALUES[event.value] * TICKS * (2 - Fraction(1, 2**event.dots)))
-
-
-def _read_system(system: System, spans: list[Span], glyphs: list[Glyph], context: _Context) -> SystemReading:
+def _read_system(system: System, spans: list[Span], glyphs: list[Glyph], context: Context) -> SystemReading:
     reading = SystemReading(system, spans, [[] for _ in system.groups], [[] for _ in system.groups])
     for number, span in enumerate(spans):
         printed = _apply_signs(span, context, number == 0)
@@ -199,7 +116,7 @@ class _Printed:
     clefs: list[Sign]
 
 
-def _apply_signs(span: Span, context: _Context, first: bool) -> _Printed:
+def _apply_signs(span: Span, context: Context, first: bool) -> _Printed:
     """Update the context by the signs at the beginning of a measure and return what is printed there."""
     begins = min((event.x for event in span.events), default=span.x1)
     key: int | None = None
@@ -237,7 +154,7 @@ def _hidden_meter(ticks: int) -> tuple[int, int, str] | None:
 
 
 def _read_measure(
-    span: Span, staves: tuple[int, ...], glyphs: list[Glyph], context: _Context, printed: _Printed
+    span: Span, staves: tuple[int, ...], glyphs: list[Glyph], context: Context, printed: _Printed
 ) -> tuple[Measure, list[Reading], list[tuple[Event, Chord]]]:
     """Solve the rhythm of one part of a measure and write its notes."""
     here = [event for event in span.events if event.staff in staves]
@@ -263,14 +180,14 @@ def _read_measure(
     ]
     measure.confidence = exp(-best.cost / 4) if main else 1.0
     _set_bars(measure, span)
-    chords = [(placed.event, _to_chord(placed, index)) for placed in best.placed]
-    chords.extend(_grace_chords(here, chords, index, best))
+    chords = [(placed.event, to_chord(placed, index)) for placed in best.placed]
+    chords.extend(grace_chords(here, chords, index, best))
     chords.sort(key=lambda item: (item[1].voice, item[1].onset, not item[1].grace, item[0].x))
     _set_clef_changes(measure, span, index, chords)
-    _set_pitches(chords, span, index, context)
+    set_pitches(chords, span, index, context)
     measure.chords = [chord for _, chord in chords]
-    _set_beams(chords)
-    _set_tuplets(chords)
+    set_beams(chords)
+    set_tuplets(chords)
     return measure, solved, chords
 
 
@@ -329,53 +246,6 @@ def _printed_tuplets(events: list[Event], glyphs: list[Glyph]) -> list[int]:
     return found
 
 
-def _to_chord(placed: Placed, index: dict[int, int]) -> Chord:
-    event, choice = placed.event, placed.choice
-    staff = index.get(event.staff, placed.staff)
-    direction: Literal["", "up", "down"] = event.stem.direction if event.stem is not None else ""
-    return Chord(
-        onset=Fraction(placed.onset, TICKS),
-        duration=Fraction(choice.ticks, TICKS),
-        value=choice.value,
-        dots=choice.dots,
-        notes=[],
-        staff=staff + 1,
-        voice=4 * placed.staff + placed.voice + 1,
-        box=_box(event),
-        stem=direction,
-        tuplet=choice.tuplet,
-        full_measure=choice.full_measure,
-    )
-
-
-def _box(event: Event) -> tuple[float, float, float, float]:
-    x0, y0, x1, y1 = (float(v) for v in event.box)
-    return (x0, y0, x1, y1)
-
-
-def _grace_chords(
-    events: list[Event], chords: list[tuple[Event, Chord]], index: dict[int, int], reading: Reading
-) -> list[tuple[Event, Chord]]:
-    """Return the grace notes, each at the onset of the next chord of its staff, or at the end of the measure."""
-    found = []
-    for event in events:
-        if not event.grace:
-            continue
-        staff = index[event.staff] + 1
-        later = [(e.x, c) for e, c in chords if c.staff == staff and e.x > event.x and not e.is_rest]
-        earlier = [(e.x, c) for e, c in chords if c.staff == staff and e.x <= event.x]
-        target = min(later, key=lambda item: item[0])[1] if later else None
-        voice = (
-            target.voice if target else (max(earlier, key=lambda i: i[0])[1].voice if earlier else 4 * (staff - 1) + 1)
-        )
-        onset = target.onset if target else Fraction(reading.length, TICKS)
-        direction: Literal["", "up", "down"] = event.stem.direction if event.stem is not None else ""
-        value = event.value if event.value in ("eighth", "16th", "32nd", "half") else "eighth"
-        chord = Chord(onset, Fraction(0), value, 0, [], staff, voice, _box(event), direction, grace=event.grace)
-        found.append((event, chord))
-    return found
-
-
 def _set_clef_changes(measure: Measure, span: Span, index: dict[int, int], chords: list[tuple[Event, Chord]]) -> None:
     """Add clefs that are printed between notes, at the time of the next chord of their staff."""
     begins = min((event.x for event in span.events), default=span.x1)
@@ -385,108 +255,3 @@ def _set_clef_changes(measure: Measure, span: Span, index: dict[int, int], chord
             continue
         after = [c.onset for e, c in chords if e.staff == sign.staff and e.x > centre and not c.grace]
         measure.clefs.append((index[sign.staff] + 1, min(after, default=measure.length), sign.clef))
-
-
-def _clef_at(staff: int, x: float, span: Span, context: _Context) -> Clef:
-    """Return the clef that is valid at a place of a measure."""
-    clef = context.clefs.get(staff)
-    for sign in span.signs:
-        if sign.clef is not None and sign.staff == staff and (sign.x0 + sign.x1) / 2 < x:
-            clef = sign.clef
-    return clef or Clef()
-
-
-def _set_pitches(chords: list[tuple[Event, Chord]], span: Span, index: dict[int, int], context: _Context) -> None:
-    """Fill in the notes of chords: pitches by clef, key and the accidentals before them in the measure."""
-    valid: dict[tuple[int, int], int] = {}
-    for event, chord in sorted(chords, key=lambda item: (item[1].onset, not item[1].grace, item[0].x)):
-        for head in event.heads:
-            clef = _clef_at(head.staff, event.x, span, context)
-            diatonic = clef.diatonic(head.position)
-            if head.accidental:
-                valid[head.staff, diatonic] = _ALTER[head.accidental]
-            alter = valid.get((head.staff, diatonic), _key_alter(STEPS[diatonic % 7], context.key))
-            chord.notes.append(_note(head, Pitch(diatonic // 7, STEPS[diatonic % 7], alter)))
-        chord.notes.sort(key=lambda note: (note.pitch.octave, STEPS.index(note.pitch.step)))
-
-
-def _note(head: Head, pitch: Pitch) -> Note:
-    x0, y0, x1, y1 = (float(v) for v in head.glyph.box)
-    return Note(pitch, head.position, (x0, y0, x1, y1), head.accidental, confidence=head.glyph.score)
-
-
-def _key_alter(step: str, key: int) -> int:
-    """Return by how many semitones a key signature raises a step."""
-    if key > 0:
-        return 1 if step in _SHARPS[:key] else 0
-    return -1 if step in _FLATS[:-key] else 0
-
-
-def _set_beams(chords: list[tuple[Event, Chord]]) -> None:
-    """Set the state of each beam of each chord from the groups of beamed stems and their note values."""
-    groups: dict[tuple[int, int], list[tuple[Event, Chord]]] = {}
-    for event, chord in chords:
-        if event.beam_group is not None and not chord.is_rest:
-            groups.setdefault((event.beam_group, chord.voice), []).append((event, chord))
-    levels = {"eighth": 1, "16th": 2, "32nd": 3, "64th": 4, "128th": 5}
-    for members in groups.values():
-        members.sort(key=lambda item: item[0].x)
-        counts = [levels.get(chord.value, 0) for _, chord in members]
-        if len(members) < 2 or 0 in counts:
-            continue
-        for k, (event, chord) in enumerate(members):
-            chord.beams = [_beam_state(counts, k, level, event) for level in range(counts[k])]
-
-
-def _beam_state(counts: list[int], k: int, level: int, event: Event) -> Beam:
-    """Return the state of a beam level at the k-th chord of a group."""
-    stem = event.stem
-    left = k > 0 and counts[k - 1] > level
-    right = k + 1 < len(counts) and counts[k + 1] > level
-    if (
-        level
-        and left
-        and stem is not None
-        and stem.left_beams
-        and stem.left_beams <= level
-        and stem.right_beams > level
-    ):
-        left = False  # a secondary beam that is interrupted here
-    if (
-        level
-        and right
-        and stem is not None
-        and stem.right_beams
-        and stem.right_beams <= level
-        and stem.left_beams > level
-    ):
-        right = False
-    if left and right:
-        return "continue"
-    if right:
-        return "begin"
-    if left:
-        return "end"
-    return "backward hook" if k > 0 and (k + 1 == len(counts) or counts[k - 1] >= counts[k + 1]) else "forward hook"
-
-
-def _set_tuplets(chords: list[tuple[Event, Chord]]) -> None:
-    """Mark where tuplets start and stop: runs of chords of a voice with one ratio that fill a note value."""
-    voices: dict[int, list[Chord]] = {}
-    for _, chord in chords:
-        if not chord.grace:
-            voices.setdefault(chord.voice, []).append(chord)
-    for row in voices.values():
-        row.sort(key=lambda chord: chord.onset)
-        start, total = None, Fraction(0)
-        for chord in row:
-            if chord.tuplet is None:
-                start, total = None, Fraction(0)
-                continue
-            if start is None:
-                start, total = chord, Fraction(0)
-            total += chord.duration
-            unit = total / chord.tuplet[1]
-            if unit.numerator == 1 and unit.denominator & (unit.denominator - 1) == 0 and chord is not start:
-                start.tuplet_start, chord.tuplet_stop = True, True
-                start = None

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from entourage.detect.options import INTERLINE
-from entourage.read.events import Event, Glyph, Head
-from entourage.read.layout import Layout, Mask
+from entourage.read.layout.systems import Layout, Mask
 from entourage.read.score import Chord, Direction, Measure, Note, Placement
+from entourage.read.symbols.glyphs import Event, Glyph, Head
 
 if TYPE_CHECKING:
     from entourage.read.assemble import SystemReading

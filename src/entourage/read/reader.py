@@ -17,13 +17,13 @@ from entourage.detect import Detections, Detector
 from entourage.detect.preprocessing.prepare import ImageInput
 from entourage.detect.preprocessing.reading import GrayImage, page_source, read_pages, to_grayscale
 from entourage.read.assemble import SystemReading, read_symbols
-from entourage.read.crossing import Method
 from entourage.read.formats.mei import write_mei
 from entourage.read.formats.midi import write_midi
 from entourage.read.formats.musicxml import to_musicxml, write_musicxml
 from entourage.read.formats.score_json import write_score
 from entourage.read.orientation import UprightPage, find_upright, symbols_on_input, to_input_boxes
 from entourage.read.parts import SystemMusic, join_parts
+from entourage.read.rhythm.crossing import Method
 from entourage.read.score import Box, Chord, Direction, Measure, Note, PageInfo, Pitch, Score, measure_onsets
 from entourage.read.transpose import Interval, transpose
 from entourage.validation import check_choice

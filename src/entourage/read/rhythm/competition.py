@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from entourage.game.dynamics import replicator_step
-from entourage.read.durations import TICKS, Choice
-from entourage.read.rhythm import MeasureInput, columns_of, readings_of
+from entourage.read.rhythm.durations import TICKS, Choice
+from entourage.read.rhythm.readings import MeasureInput, columns_of, readings_of
 
 _TEMPERATURE = 1.0  # of the plausibility of a reading at the beginning
 _ROUNDS = 12

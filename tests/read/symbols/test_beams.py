@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from entourage.read.beams import BeamInk, measure_beams, runs_of
+from entourage.read.symbols.beams import BeamInk, measure_beams, runs_of
 
 
 def drawn(levels: int, thickness: int, gap: int, zoom: int = 1) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:

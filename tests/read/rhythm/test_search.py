@@ -8,11 +8,12 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from entourage.read.competition import play
-from entourage.read.crossing import solve_by
-from entourage.read.durations import TICKS, choices_of, ticks_of
-from entourage.read.events import Event, Glyph, Head, Stem
-from entourage.read.rhythm import MeasureInput, Reading, solve, solve_by_rules
+from entourage.read.rhythm.competition import play
+from entourage.read.rhythm.crossing import solve_by
+from entourage.read.rhythm.durations import TICKS, choices_of, ticks_of
+from entourage.read.rhythm.readings import MeasureInput, Reading
+from entourage.read.rhythm.search import solve, solve_by_rules
+from entourage.read.symbols.glyphs import Event, Glyph, Head, Stem
 
 
 def chord(

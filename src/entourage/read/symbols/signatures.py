@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from entourage.detect.options import INTERLINE
-from entourage.read.events import Glyph
-from entourage.read.layout import StaffLines, System
+from entourage.read.layout.systems import StaffLines, System
 from entourage.read.score import Clef
+from entourage.read.symbols.glyphs import Glyph
 
 _MIN_CLEF_SCORE = 0.3
 _MIN_KEY_SCORE = 0.3

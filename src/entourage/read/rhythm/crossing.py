@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Literal
 
-from entourage.read.competition import play
-from entourage.read.rhythm import MeasureInput, Reading, solve, solve_by_rules
+from entourage.read.rhythm.competition import play
+from entourage.read.rhythm.readings import MeasureInput, Reading
+from entourage.read.rhythm.search import solve, solve_by_rules
 
 Method = Literal["rules", "search", "game"]
 

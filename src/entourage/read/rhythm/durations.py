@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 
-from entourage.read.events import Event
 from entourage.read.score import NOTE_VALUES
+from entourage.read.symbols.glyphs import Event
 
 TICKS = 10080 * 11 * 13  # per quarter note: divisible by 64th notes and by tuplets of 3, 5, 7, 9, 11 and 13
 _VALUES = list(NOTE_VALUES)

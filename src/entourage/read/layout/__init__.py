@@ -1,0 +1,1 @@
+"""Layout of a page: staves, systems, bar lines and measures."""

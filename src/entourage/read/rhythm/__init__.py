@@ -1,0 +1,1 @@
+"""Rhythm of a measure: durations, onsets and voices."""

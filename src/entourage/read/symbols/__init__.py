@@ -1,0 +1,1 @@
+"""Symbols of a system, assembled to chords, rests and signatures."""
