@@ -222,9 +222,12 @@ def _home_staves(events: list[Event], index: dict[int, int]) -> list[int]:
 def _printed_tuplets(events: list[Event], glyphs: list[Glyph]) -> list[int]:
     """Return for each event the number of the printed tuplet that it may belong to, or 0."""
     found = [0] * len(events)
+    left, right = min((event.x for event in events), default=0.0), max((event.x for event in events), default=0.0)
     for glyph in glyphs:
         if not glyph.name.startswith("tuplet") or not glyph.name[-1].isdigit() or glyph.score < 0.3:
             continue
+        if not left - INTERLINE < glyph.x < right + 2 * INTERLINE:
+            continue  # of another measure
         number = int(glyph.name[-1])
         near = []
         for i, event in enumerate(events):

@@ -209,7 +209,7 @@ class ScoreReader:
         Args:
             model: file of a detector, or the name of an included one; None: the default detector.
             device: device to compute on.
-            method: how durations and voices are found: "rules" takes every duration as printed, "search" looks for the
+            method: how durations and voices are found: "rules" takes every duration as printed, "search" finds the
                 most plausible reading that adds up, and "game" lets readings compete before the search.
 
         Raises:

@@ -69,7 +69,7 @@ def find_bars(system: System, ink: Mask, heads: Floats, glyphs: Floats, dots: Fl
 
 
 def _joins(system: System, touched: tuple[int, _Stroke], other: tuple[int, _Stroke], ink: Mask) -> bool:
-    """Return whether a stroke that a notehead touches continues to one of the next staff: a bar line beside a head."""
+    """Return whether a stroke that a notehead touches continues to one of the next staff: a bar line next to a head."""
     (k, stroke), (j, plain) = touched, other
     near = abs(stroke.left - plain.left) < 4 and abs(k - j) == 1
     if not near or min(stroke.coverage, plain.coverage) < _MIN_JOINED_COVERAGE or not plain.fits:

@@ -39,8 +39,8 @@ def read_layout(image: GrayImage, detections: Detections) -> Layout:
     traced = find_staves(image, detections)
     staves = [trim(staff, narrow) for staff in traced]
     if len(staves) > 2:  # a piece before a gap belongs to the staff if most staves begin where it begins
-        usual = (float(np.median([s.left for s in staves])), float(np.median([s.right for s in staves])))
-        staves = [trim(staff, narrow, usual) for staff in traced]
+        common = (float(np.median([s.left for s in staves])), float(np.median([s.right for s in staves])))
+        staves = [trim(staff, narrow, common) for staff in traced]
     systems = _group_staves(staves, ink, detections)
     stretch = ledger_stretch([staff for system in systems for staff in system.staves], detections)
     for system in systems:

@@ -41,7 +41,7 @@ def _is_head(kind: str, name: str) -> bool:
 def ledger_stretch(staves: list[StaffLines], detections: Detections) -> float:
     """Return by which fraction ledger lines are farther apart than staff lines, as in old prints.
 
-    Heads up to two ledger lines show it: their class tells whether they are on a line or between two.
+    Heads up to two ledger lines show it: their class says whether they are on a line or between two.
     """
     found = []
     for name, parity in (("OnLine", 0), ("InSpace", 1)):
@@ -214,7 +214,7 @@ def _best_row(contrast: Floats, x: int, y: float, reach: float) -> float | None:
     return row + _peak_offset(contrast[:, x], row) + 0.5  # pixel centres have half-integer coordinates
 
 
-def trim(staff: StaffLines, contrast: Floats, usual: tuple[float, float] | None = None) -> StaffLines:
+def trim(staff: StaffLines, contrast: Floats, common: tuple[float, float] | None = None) -> StaffLines:
     """Move the ends of a staff to the ends of its lines.
 
     The window of the trace blurs them, and the letters of a name before the staff may continue the trace: short pieces
@@ -223,7 +223,7 @@ def trim(staff: StaffLines, contrast: Floats, usual: tuple[float, float] | None 
     Args:
         staff: the staff as it was traced.
         contrast: line contrast in windows of `NARROW_WINDOW` pixels.
-        usual: left and right end of most staves of the page; a piece that begins or ends there is kept.
+        common: left and right end of most staves of the page; a piece that begins or ends there is kept.
     """
     reach = 3 * SPACE
     columns = np.arange(max(0, int(staff.left) - reach), min(contrast.shape[1], int(staff.right) + reach))
@@ -238,13 +238,13 @@ def trim(staff: StaffLines, contrast: Floats, usual: tuple[float, float] | None 
         else:
             runs.append((first, last))
     longest = max((last - first for first, last in runs), default=0)
-    ends = (np.inf, -np.inf) if usual is None else usual
+    ends = (np.inf, -np.inf) if common is None else common
 
     def belongs(first: int, last: int) -> bool:
         if last - first >= _MIN_WIDTH_FRACTION * longest:
             return True
-        usual_end = abs(columns[first] - ends[0]) < INTERLINE or abs(columns[last - 1] - ends[1]) < INTERLINE
-        return usual_end and last - first > INTERLINE and there[first:last].mean() >= _MIN_LINE_FRACTION
+        common_end = abs(columns[first] - ends[0]) < INTERLINE or abs(columns[last - 1] - ends[1]) < INTERLINE
+        return common_end and last - first > INTERLINE and there[first:last].mean() >= _MIN_LINE_FRACTION
 
     runs = [(first, last) for first, last in runs if belongs(first, last)]
     if not runs:

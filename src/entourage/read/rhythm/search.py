@@ -19,7 +19,7 @@ from entourage.read.rhythm.durations import TICKS, Choice, printed
 from entourage.read.rhythm.readings import MeasureInput, Placed, Reading, group_columns, readings_of
 
 _SHIFTED = 15.0  # pixels: chords up to this distance may begin together, if heads of two voices are side by side
-_NARROW = 12  # states of a column in the search for an upper bound
+_NARROW = 40  # states of a column in the search for an upper bound
 _MAX_STATES = 100
 _MAX_PLACEMENTS = 60  # ways to continue the voices of one staff with one column
 _BOUNDS = (1.0, 3.0, 6.0, 12.0)  # of the cost, tried one after the other by the narrow search
