@@ -175,13 +175,24 @@ def test_labels_are_validated_before_images_are_read(tmp_path: Path) -> None:
 
 
 def test_the_summary_has_method_coverage_and_members(config: LabelConfig) -> None:
-    summary = label_source(config)
+    summary = label_source(replace(config, method="auto"))
     assert summary["method"] == "auto"
     assert [row["fraction"] for row in summary["coverage"]] == [0.5, 0.8, 0.9, 1.0]
     assert summary["coverage"][-1]["accuracy"] == pytest.approx(summary["mean_confidence"])
     assert sum(member["weight"] for member in summary["members"]) == pytest.approx(1)
     game = label_source(replace(config, transduction={"n_neighbors": 5}))
     assert (game["method"], game["members"]) == ("game", [])
+
+
+def test_tables_are_labelled_by_several_methods_and_arrays_by_the_game(config: LabelConfig, tmp_path: Path) -> None:
+    assert label_source(config)["method"] == "game"
+    with np.load(config.source) as file:
+        rows = [",".join([str(name), *map(str, x)]) for name, x in zip(file["items"], file["features"], strict=True)]
+        header = ",".join(["item", *(f"x{k}" for k in range(file["features"].shape[1]))])
+    (tmp_path / "table.csv").write_text("\n".join([header, *rows]) + "\n")
+    table = replace(config, source=tmp_path / "table.csv", out=tmp_path / "table")
+    assert label_source(table)["method"] == "auto"
+    assert label_source(replace(table, transduction={"n_neighbors": 5}))["method"] == "game"
 
 
 def test_features_of_several_sources_are_combined_by_item(config: LabelConfig, tmp_path: Path) -> None:

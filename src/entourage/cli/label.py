@@ -72,7 +72,7 @@ def label(
         Literal["auto", "game"] | None,
         typer.Option(
             help="auto: several methods, weighted by hiding given labels; game: the graph transduction game alone.",
-            show_default="auto; game with options of the game or --train",
+            show_default="auto for tables and several sources, otherwise game",
         ),
     ] = None,
     preset: Annotated[

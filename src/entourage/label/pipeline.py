@@ -57,8 +57,9 @@ class LabelConfig:
         cache: use the feature cache of images.
         progress: show bars; None: only on a terminal.
         more_sources: further sources with features of the same items, which are combined.
-        method: "auto" for `AutoTransduction`, "game" for `GraphTransduction`. None: "auto", but "game" if
-            `transduction` differs from the default or a classifier is trained.
+        method: "auto" for `AutoTransduction`, "game" for `GraphTransduction`. None: "auto" for tables (.csv and
+            .parquet) and for several sources, otherwise "game"; also "game" if `transduction` differs from the default
+            or a classifier is trained.
     """
 
     source: Path
@@ -238,7 +239,9 @@ def _method(config: LabelConfig) -> Literal["auto", "game"]:
     needs_game = f"{changed[0]} is" if changed else "a classifier's training is" if config.train is not None else None
     if config.method == "auto" and needs_game:
         raise ValueError(f"method is 'auto', but {needs_game} an option of the game; expected method 'game'")
-    method: Literal["auto", "game"] = config.method or ("game" if needs_game else "auto")
+    # Columns of tables have units and kinds of their own; features of arrays and of networks suit one graph.
+    is_table = config.source.suffix.lower() in (".csv", ".parquet") or bool(config.more_sources)
+    method: Literal["auto", "game"] = config.method or ("auto" if is_table and not needs_game else "game")
     if method == "game" and config.more_sources:
         raise ValueError(f"{config.more_sources[0]}: a second source requires method 'auto'; expected one source")
     return method
