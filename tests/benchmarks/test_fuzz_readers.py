@@ -26,7 +26,7 @@ def test_inputs_are_reproducible_and_differ() -> None:
     assert mutate(b"", np.random.default_rng(0)) == b""
 
 
-def test_every_kind_of_failure_is_told_apart(tmp_path: Path) -> None:
+def test_kinds_of_failures_are_distinguished(tmp_path: Path) -> None:
     def fail(error: Exception) -> object:
         raise error
 

@@ -2,11 +2,12 @@ from fractions import Fraction
 
 import numpy as np
 
-from entourage.read.assemble import Span, SystemReading
+from entourage.read.assemble import SystemReading
 from entourage.read.attachments import attach
-from entourage.read.events import Event, Glyph, Head
-from entourage.read.layout import Layout, StaffLines, System
+from entourage.read.layout.systems import Layout, StaffLines, System
 from entourage.read.score import Box, Chord, Measure, Note, Pitch
+from entourage.read.spans import Span
+from entourage.read.symbols.glyphs import Event, Glyph, Head
 
 MIDDLE = 100.0
 

@@ -49,7 +49,7 @@ def progress_lines(title: str, describe: Callable[[], str], show: bool | None = 
     Args:
         title: description of the work.
         describe: the state of the work, such as "12 of 40".
-        show: None: lines where no bar is shown; otherwise there are none.
+        show: None: lines are printed where no bar is shown, and not otherwise.
     """
     if show is not None or quiet or not is_main_process() or sys.stderr.isatty():
         yield

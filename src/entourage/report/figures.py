@@ -55,7 +55,7 @@ def histogram(values: ArrayLike, *, label: str, bins: int = 20, span: tuple[floa
     """Return a histogram as an `<svg>` element.
 
     Args:
-        values: numbers, of any shape; numbers outside `span` are counted in the first or last bin.
+        values: numbers, of any shape; numbers outside `span` belong to the first or last bin.
         label: label of the x-axis.
         bins: number of bins.
         span: range of the bins.

@@ -22,7 +22,7 @@ def test_two_joined_staves_are_one_system_of_one_part() -> None:
     assert system.right == pytest.approx(RIGHT, abs=3)
 
 
-def test_a_bar_line_beside_a_notehead_is_found() -> None:
+def test_a_bar_line_next_to_a_notehead_is_found() -> None:
     page = Page()
     page.note(0, BARS[0] + 8, 0)
     (system,) = read_layout(page.image, page.detections()).systems

@@ -62,7 +62,7 @@ def test_printed_durations_that_add_up_cost_nothing_but_spacing() -> None:
     assert best.problem == ""
 
 
-def test_two_voices_of_a_staff_are_told_apart_by_their_stems() -> None:
+def test_stems_separate_two_voices_of_a_staff() -> None:
     upper = [chord(40 * k, "quarter") for k in range(4)]
     lower = [chord(0, "half", direction="down"), chord(80, "half", direction="down")]
     best = solve(measure(upper + lower))[0]
@@ -87,7 +87,7 @@ def test_a_tuplet_is_complete_or_does_not_begin() -> None:
         assert reading.problem or totals % (3 * ticks_of("16th")) == 0
 
 
-def test_a_beam_more_than_counted_is_corrected_by_the_other_staff() -> None:
+def test_the_other_staff_corrects_a_beam_too_many() -> None:
     upper = [chord(30 * k, "16th" if k == 1 else "eighth", group=1) for k in range(4)]
     lower = [chord(30 * k, "eighth", staff=1, group=2) for k in range(4)]
     best = solve(measure(upper + lower, 2.0, 2))[0]

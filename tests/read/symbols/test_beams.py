@@ -21,7 +21,7 @@ def drawn(levels: int, thickness: int, gap: int, zoom: int = 1) -> tuple[NDArray
 @pytest.mark.parametrize("levels", [1, 2, 3, 4])
 @pytest.mark.parametrize(("thickness", "gap"), [(5, 3), (8, 2)])
 @pytest.mark.parametrize("zoom", [1, 2])
-def test_levels_are_counted_on_both_sides_of_a_stem(levels: int, thickness: int, gap: int, zoom: int) -> None:
+def test_levels_on_both_sides_of_a_stem(levels: int, thickness: int, gap: int, zoom: int) -> None:
     ink, boxes = drawn(levels, thickness, gap, zoom)
     page = BeamInk(ink, zoom, thickness, gap)
     assert page.count(100, 30, "up", [90.0], boxes) == (levels, levels)

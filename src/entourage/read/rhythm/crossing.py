@@ -25,7 +25,7 @@ def solve_by(method: Method, measure: MeasureInput) -> list[Reading]:
     """Return the readings of a measure of one part by a method, best first.
 
     Args:
-        method: "rules" takes every duration as printed, "search" looks for the most plausible consistent reading, and
+        method: "rules" takes every duration as printed, "search" finds the most plausible consistent reading, and
             "game" lets readings compete before the search.
         measure: chords, rests and the expected length.
 

@@ -14,14 +14,14 @@ TICKS = 10080 * 11 * 13  # per quarter note: divisible by 64th notes and by tupl
 _VALUES = list(NOTE_VALUES)
 
 # Costs of deviations, in units of which an implausible one has several.
-_BEAM = 1.3  # one beam or flag more or less than counted
+_BEAM = 1.3  # one beam or flag more or less than detected
 _DOT = 1.6  # a dot more than detected
 _NO_DOT = 1.0  # a dot less
 _VALUE = 2.2  # quarter notes and half notes mistaken for each other
-_NO_TUPLET = 0.7  # each note that a printed 3 seems to belong to, but that is none of a triplet
-_DROP = 3.0  # a symbol that is none, times its score
+_NO_TUPLET = 0.7  # each note that a printed 3 seems to belong to, but that is not part of a triplet
+_DROP = 3.0  # a detection that is dropped, times its score
 _DROP_REST = 2.0  # the same for a rest
-_SHARED_REST = 0.4  # a rest of a whole measure beside other notes of its staff
+_SHARED_REST = 0.4  # a rest of a whole measure next to other notes of its staff
 
 # Notes of a tuplet, and the number of such notes whose time they take.
 RATIOS = {2: 3, 3: 2, 4: 3, 5: 4, 6: 4, 7: 4, 9: 8, 10: 8, 11: 8, 13: 8}

@@ -187,12 +187,12 @@ class _Search:
             base = paths[0].cost + extra
             if base > bound:
                 continue
-            settled = [_settle(voices, time) for voices in state.voices]
-            base += sum(cost for _, cost in settled)
+            free = [_free_voices(voices, time) for voices in state.voices]
+            base += sum(cost for _, cost in free)
             if base > bound:
                 continue
-            rows = [self._placements(k, staff, settled[staff][0], time) for staff in self._staves]
-            every = [row for row, _ in settled]
+            rows = [self._placements(k, staff, free[staff][0], time) for staff in self._staves]
+            every = [row for row, _ in free]
             for voices, step, cost in _combined(rows, bound - base):
                 for staff, row in zip(self._staves, voices, strict=True):
                     every[staff] = row
@@ -341,7 +341,7 @@ def _cheapest(layer: dict[_State, list[_Path]], n: int) -> dict[_State, list[_Pa
     return dict(sorted(layer.items(), key=lambda item: item[1][0].cost)[:n])
 
 
-def _settle(voices: Voices, time: int) -> tuple[Voices, float]:
+def _free_voices(voices: Voices, time: int) -> tuple[Voices, float]:
     """Return voices at a time, those that ended before marked as silent, and the cost of their silence."""
     cost = 0.0
     row = []

@@ -62,7 +62,7 @@ class BeamInk:
             end: its free end.
             direction: direction of the stem.
             heads: y coordinates of its heads.
-            beams: boxes of the detected beams, shape (n, 4); without one near the end there is none.
+            beams: boxes of the detected beams, shape (n, 4); without a box near the end, there are no beams.
         """
         if len(beams) == 0:
             return 0, 0

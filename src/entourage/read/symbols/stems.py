@@ -1,4 +1,4 @@
-"""Stems, detected or read from the ink beside noteheads, and the heads that belong to each of them."""
+"""Stems, detected or read from the ink next to noteheads, and the heads that belong to each of them."""
 
 from __future__ import annotations
 

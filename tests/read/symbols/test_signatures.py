@@ -1,9 +1,9 @@
 import numpy as np
 
-from entourage.read.events import Glyph
-from entourage.read.layout import StaffLines, System
+from entourage.read.layout.systems import StaffLines, System
 from entourage.read.score import Clef
-from entourage.read.signatures import find_signs, in_key_signature
+from entourage.read.symbols.glyphs import Glyph
+from entourage.read.symbols.signatures import find_signs, in_key_signature
 
 MIDDLE = 100.0
 

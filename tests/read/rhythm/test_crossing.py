@@ -1,9 +1,9 @@
 import numpy as np
 
-from entourage.read.crossing import solve_across
-from entourage.read.durations import TICKS
-from entourage.read.events import Event
-from entourage.read.rhythm import MeasureInput
+from entourage.read.rhythm.crossing import solve_across
+from entourage.read.rhythm.durations import TICKS
+from entourage.read.rhythm.readings import MeasureInput
+from entourage.read.symbols.glyphs import Event
 
 
 def rest(x: float, staff: int, value: str = "quarter") -> Event:
