@@ -94,11 +94,11 @@ def _distance_payoffs(measure: MeasureInput, choices: list[list[Choice]], m: int
         for i, j in itertools.pairwise(chain):
             distance = measure.events[j].x - measure.events[i].x
             ratios.append((i, [distance * TICKS / choice.ticks if choice.ticks else 0.0 for choice in choices[i]]))
-        ratios_here = sorted(row[0] for _, row in ratios if row[0])
+        known = sorted(row[0] for _, row in ratios if row[0])
         for i, row in ratios:
             for a, ratio in enumerate(row):
-                if ratio and ratios_here:
-                    payoffs[i, a] = _DISTANCE * exp(-abs(log(ratio / ratios_here[len(ratios_here) // 2])))
+                if ratio and known:
+                    payoffs[i, a] = _DISTANCE * exp(-abs(log(ratio / known[len(known) // 2])))
     return payoffs
 
 
