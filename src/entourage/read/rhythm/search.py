@@ -5,7 +5,7 @@ and for each voice of each staff its end, its open beamed group and its open tup
 for every chord and rest of the column and the voice that continues with it. Every deviation from what is printed, and
 every time that a voice is silent without a rest, has a cost. A narrow search finds an upper bound of the cost, then
 dynamic programming over all states below it finds the cheapest reading and the second cheapest. It is exact as long
-as no column has more than `_MAX_STATES` states.
+as no column has more than `_MAX_STATES` states, and no staff more than `_MAX_PLACEMENTS` ways to continue its voices.
 """
 
 from __future__ import annotations
