@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.preprocessing import normalize as normalize_sparse_rows
 from torch import Tensor
 
 from entourage.game.metric_search import DistinctSearch, Metric, MetricSearch, Search
@@ -123,6 +122,8 @@ class NeighborGraph:
         if not isinstance(points, Tensor):
             nonzero = np.ones(points.shape[0], dtype=bool)
             if self.affinity == "cosine":  # sparse
+                from sklearn.preprocessing import normalize as normalize_sparse_rows  # slow to import
+
                 points = normalize_sparse_rows(points)
                 nonzero = np.asarray(points.multiply(points).sum(axis=1)).ravel() > 0
             return points[nonzero], torch.from_numpy(nonzero)

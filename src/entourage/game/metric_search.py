@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.metrics import pairwise_distances
 
 from entourage.game.neighbors import BLOCK, Neighbors
 
@@ -114,6 +113,8 @@ class MetricSearch:
     def _distances(self, block: Any) -> NDArray[np.float64]:
         if self.metric == "precomputed":
             return np.array(block, dtype=np.float64)
+        from sklearn.metrics import pairwise_distances  # slow to import
+
         found = np.asarray(pairwise_distances(block, self.points, metric=self.metric), dtype=np.float64)
         found[found < self._rounding] = 0
         return found
