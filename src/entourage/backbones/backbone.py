@@ -25,7 +25,7 @@ class Preprocessing:
         size: height and width of the network's input.
         mean: mean of each RGB channel, which is subtracted from values of 0 to 255.
         std: standard deviation of each channel, which divides the result.
-        crop: fraction of the shorter side that is cropped: 0.875 is "resize to size / 0.875, then crop to size".
+        crop: fraction of the shorter side that is kept: 0.875 is "resize to size / 0.875, then crop to size".
         interpolation: "nearest", "bilinear", "bicubic" or "lanczos".
 
     Raises:

@@ -132,8 +132,8 @@ def _predict_subsets(
 
     Returns:
         The predictions for k clusters, or for the most probable number under the mean P(k) so far (predictions for all
-        numbers would need too much memory); the mean P(k), shape (k_max,); and the items outside all clusters with
-        core items, by the most probable number of their own subset.
+        numbers would need too much memory); the mean P(k), shape (k_max,); and the items in clusters without core
+        items, where each subset is divided into k clusters, or into the number that is most probable for it alone.
     """
     results, uncovered = [], []
     total: Floats = np.zeros(1)

@@ -48,10 +48,10 @@ MAX_EXPANSION = 16  # unpacked bytes above FREE_BYTES per byte of the file
 
 
 def max_unpacked_bytes(path: Path) -> int:
-    """Return the largest size in memory of what a file contains: 128 MiB and 16 times the size of the file.
+    """Return the limit on the size in memory of a file's content: 128 MiB plus 16 times the size of the file.
 
     A file that unpacks to more is refused before it is unpacked. Measured data stay below: numbers rarely compress to
-    less than a quarter. Others can be stored uncompressed.
+    less than a quarter. Data that compress better can be stored uncompressed.
 
     Raises:
         OSError: the file is missing.

@@ -212,7 +212,10 @@ def _decode(images: list[Path], side: int, file: Path, progress: bool | None) ->
 
 
 def _known_labels(config: LabelConfig, items: Items) -> tuple[NDArray[np.object_], list[str]]:
-    """Return the label of each item, "" where unlabelled, and the classes; with a prior, all of the labels file."""
+    """Return the label of each item, "" where unlabelled, and the classes.
+
+    The classes are those of the items; with a prior, all that the labels file contains, as the prior has their columns.
+    """
     # The labels file may contain images that cannot be read.
     label_of_item = read_labels(config.labels, [*items.names, *(name for name, _ in items.skipped)])
     y = np.array([label_of_item.get(name, "") for name in items.names], dtype=object)

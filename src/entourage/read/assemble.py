@@ -205,7 +205,7 @@ def _may_be_short(span: Span) -> bool:
 
 
 def _home_staves(events: list[Event], index: dict[int, int]) -> list[int]:
-    """Return for each event the staff of the part whose voice it belongs to: that of most of its beamed group."""
+    """Return the staff of each event's voice, as an index in the part: within a beamed group, that of most events."""
     groups: dict[int, Counter[int]] = {}
     for event in events:
         if event.beam_group is not None:

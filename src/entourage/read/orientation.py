@@ -42,8 +42,8 @@ class UprightPage:
 def find_upright(detector: Detector, image: GrayImage) -> UprightPage:
     """Detect the symbols of a page, turned by 90, 180 or 270 degrees if its staves are not upright.
 
-    A page on its side has staves only if it is turned; a page upside down shows by its clefs. The turned page is
-    prepared again, so that the result is the same as for a page that was upright.
+    The clefs show whether a page is upside down. The staves of a page on its side are found only after a quarter turn.
+    The turned page is prepared again, so that the result is the same as for a page that was upright.
 
     Args:
         detector: the detector.

@@ -189,7 +189,7 @@ class Embedder:
 
     @torch.inference_mode()
     def embed_pixels(self, pixels: Tensor) -> Tensor:
-        """Compute embeddings, float32, shape (b, d), from pixels, uint8, shape (b, 3, *size); bfloat16 on a GPU."""
+        """Compute embeddings, float32, shape (b, d), from uint8 pixels, shape (b, 3, *size); a GPU uses bfloat16."""
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
             embeddings: Tensor = self.network(pixels.to(self.device))
             return embeddings

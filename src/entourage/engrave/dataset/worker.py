@@ -45,7 +45,7 @@ class Outcome:
         name: name of the task.
         pages: number of pages of the task.
         failure: reason why the task failed, or "" if it succeeded.
-        worker_lost: whether the worker crashed or exceeded the time limit, so that the score may be intact.
+        worker_lost: whether the worker crashed or exceeded the time limit, which need not be the fault of the score.
     """
 
     name: str
