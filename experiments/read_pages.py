@@ -94,7 +94,8 @@ def main() -> None:
             continue
         for page, make in pages_of(sets[name], split, options.pages):
             book.row(f"{name}: {page}", partial(measure, reader, make))
-        book.write_table("Reading of pages", partial(summary, split=split))
+        title = "Reading of pages" if split == "final" else "Reading of pages that the reader was developed on"
+        book.write_table(title, partial(summary, split=split))
     print(summary(book, split=split))
 
 
