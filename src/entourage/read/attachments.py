@@ -83,11 +83,7 @@ def attach(layout: Layout, reading: SystemReading, glyphs: Sequence[Glyph]) -> N
 
 
 def _nearest_system(layout: Layout, glyph: Glyph) -> object:
-    def distance(k: int) -> float:
-        system = layout.systems[k]
-        return max(system.staves[0].top(glyph.x) - glyph.y, glyph.y - system.staves[-1].bottom(glyph.x), 0.0)
-
-    return layout.systems[min(range(len(layout.systems)), key=distance)] if layout.systems else None
+    return min(layout.systems, key=lambda system: system.distance(glyph.x, glyph.y), default=None)
 
 
 def _to_arc(glyph: Glyph, ink: Mask) -> _Arc:

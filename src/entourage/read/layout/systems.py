@@ -103,6 +103,10 @@ class System:
         """Right end of the staves."""
         return max(staff.right for staff in self.staves)
 
+    def distance(self, x: float, y: float) -> float:
+        """Return the vertical distance of a point to the staves; 0 between the outer lines."""
+        return max(self.staves[0].top(x) - y, y - self.staves[-1].bottom(x), 0.0)
+
     def spans(self) -> list[tuple[float, float]]:
         """Return the left and right end of each measure, from left to right.
 

@@ -84,13 +84,8 @@ def find_events(layout: Layout, system: System, glyphs: list[Glyph], beam_ink: B
 
 def _belongs(system: System, layout: Layout, glyph: Glyph) -> bool:
     """Return whether a symbol is nearer to a system than to all others."""
-
-    def distance(other: System) -> float:
-        top, bottom = other.staves[0].top(glyph.x), other.staves[-1].bottom(glyph.x)
-        return max(top - glyph.y, glyph.y - bottom, 0.0)
-
-    own = distance(system)
-    return own < 12 * INTERLINE and all(own <= distance(other) for other in layout.systems)
+    own = system.distance(glyph.x, glyph.y)
+    return own < 12 * INTERLINE and all(own <= other.distance(glyph.x, glyph.y) for other in layout.systems)
 
 
 def _find_heads(system: System, ink: Mask, glyphs: list[Glyph]) -> list[Head]:
