@@ -1,12 +1,23 @@
 from __future__ import annotations
 
+import base64
+import io
 from collections import Counter
+from xml.etree import ElementTree
 
 import numpy as np
 import torch
+from PIL import Image
 
 from entourage.detect.detections import Detections
-from entourage.detect.report import MAX_ROWS, RED, class_colour, draw_detections, draw_missed, page_figure, run_sections
+from entourage.detect.report import (
+    MAX_ROWS,
+    RED,
+    boxes_figure,
+    class_colour,
+    draw_detections,
+    run_sections,
+)
 
 CLASSES = ("stem", "clefG", "staff", "staffLine")
 
@@ -36,24 +47,21 @@ def test_infrequent_classes_have_names_and_staves_are_not_drawn() -> None:
         assert (draw_detections(page, found(staff, (20, 30, 60, 80))) == 255).all()
 
 
-def test_missed_objects_have_red_frames_with_names_below() -> None:
-    page = np.full((100, 120, 3), 255, dtype=np.uint8)
-    drawn = draw_missed(page, found(1, (20, 30, 60, 60)))
-    assert tuple(drawn[29, 40]) == RED
-    assert (drawn[35:55, 25:55] == 255).all()
-    assert (drawn[63:75] != 255).any()
-    assert (page == 255).all()
+def test_frames_of_a_figure_have_class_score_and_place_on_the_page() -> None:
+    page = np.full((100, 3000), 255, dtype=np.uint8)
+    root = ElementTree.fromstring(boxes_figure(page, found(2, (20, 30, 60, 80), 0.75), found(1, (5, 6, 7, 8))))
+    assert root.get("viewBox") == "0 0 3000 100"
+    first, missed = root.iter("{http://www.w3.org/2000/svg}rect")
+    assert (first.get("data-class"), first.get("data-score"), first.get("x"), first.get("width")) == (
+        ("clefG", "0.750", "20.0", "40.0")
+    )
+    assert (missed.get("data-class"), missed.get("stroke")) == ("missed: stem", RED)
+    assert "<rect" not in boxes_figure(page, found(3, (20, 30, 60, 80)))
 
 
 def test_colours_of_low_strength_are_pale_and_colours_of_classes_differ() -> None:
     assert min(class_colour(5, 0.5)) > min(class_colour(5, 1.0))
     assert len({class_colour(label) for label in range(1, 143)}) > 130
-
-
-def test_a_figure_has_a_maximum_width() -> None:
-    svg = page_figure(np.zeros((50, 2000, 3), dtype=np.uint8), 400)
-    assert svg.startswith("<svg")
-    assert 'viewBox="0 0 400 10"' in svg
 
 
 def test_sections_list_pages_classes_and_skipped_files() -> None:
@@ -66,5 +74,8 @@ def test_sections_list_pages_classes_and_skipped_files() -> None:
     assert [s.title for s in run_sections([("page",), ("a",)], Counter(), [], [])] == ["Pages"]
 
 
-def test_a_figure_has_at_least_one_row() -> None:
-    assert 'viewBox="0 0 400 1"' in page_figure(np.zeros((3, 5000, 3), dtype=np.uint8), 400)
+def test_the_picture_of_a_figure_has_a_maximum_width_and_at_least_one_row() -> None:
+    root = ElementTree.fromstring(boxes_figure(np.zeros((3, 5000), dtype=np.uint8), found(2, (20, 0, 60, 2))))
+    (image,) = root.iter("{http://www.w3.org/2000/svg}image")
+    with Image.open(io.BytesIO(base64.b64decode(str(image.get("href")).partition(",")[2]))) as picture:
+        assert picture.size == (1200, 1)

@@ -77,7 +77,7 @@ def test_neighbors_of_the_wrong_shape_raise(neighbours: object) -> None:
 def test_map_has_a_dot_per_item_and_a_thumbnail_per_occupied_cell() -> None:
     positions = np.array([[0.0, 0.0], [0.3, 0.2], [9.0, 9.0], [10.0, 10.0], [0.1, 10.0], [5.1, 5.1]])
     svg = ElementTree.fromstring(draw_map(get_image, positions, LABELS, cells=4))
-    dots, images = svg.findall(f"{SVG}circle"), svg.findall(f"{SVG}image")
+    dots, images = svg.findall(f"{SVG}circle"), svg.findall(f".//{SVG}image")
     assert len(dots) == 6
     assert dots[0].attrib["fill"] == dots[1].attrib["fill"] == dots[5].attrib["fill"] == COLOURS[2]
     assert dots[2].attrib["fill"] == dots[4].attrib["fill"] != dots[0].attrib["fill"]

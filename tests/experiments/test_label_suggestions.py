@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
-from experiments.label_suggestions import Task, digits, labels_needed
+from experiments.label_suggestions import Task, labels_needed, load_task, text
+from experiments.ledger import Ledger
 
 from entourage.label import GraphTransduction
 
 
 def test_digits_are_a_task_with_a_target_below_the_accuracy_of_many_labels() -> None:
-    task = digits(0)
+    task = load_task("digits", 0)
     assert task.graph.shape == (1437, 1437)
     assert np.unique(task.classes).tolist() == list(range(10))
     assert 0.8 < task.target < 0.9
@@ -18,5 +21,18 @@ def test_the_simulated_user_stops_at_the_target() -> None:
     classes = np.repeat([0, 1, 2], 30)
     X = 20 * classes[:, None] + generator.normal(size=(90, 2))
     graph = GraphTransduction().fit(X, np.where(np.arange(90) % 30 == 0, classes, -1)).graph_
-    assert labels_needed(Task(graph, classes, 0.99), "coverage", 0) == 3  # one for each group
+    assert labels_needed(Task(graph, classes, 0.99), "coverage", 0, max_labels=10) == 3  # one for each group
     assert labels_needed(Task(graph, classes, 2.0), "random", 0, max_labels=5) == 5
+    assert labels_needed(Task(graph, classes, 0.99), "random", 0, max_labels=60, step=20) in (20, 40)
+
+
+def test_the_table_has_complete_strategies_only_and_the_best_one_first(tmp_path: Path) -> None:
+    ledger = Ledger("label_suggestions", tmp_path, command="test")
+    for seed in range(5):
+        for strategy, labels in (("random", 40), ("coverage", 10), ("mixed", 20)):
+            ledger.add(f"digits {strategy} {seed}", {"labels": labels + seed, "target": 0.8}, 1.0)
+    ledger.add("digits least_confident 0", {"labels": 1, "target": 0.8}, 1.0)
+    lines = [line for line in text(ledger).splitlines() if line.startswith("|")]
+    assert [line.split(" | ")[0].strip("| ") for line in lines[2:5]] == ["coverage", "mixed", "random"]
+    assert "12.0 ± 1.6 | 0.29" in lines[2]
+    assert len(lines) == 5

@@ -23,8 +23,10 @@ def test_the_report_has_counts_and_every_class() -> None:
     items, model = fitted(["cat", "", "", "", "dog", "", "", ""])
     overview, _, _, classes = labelling_sections(items, model, suggest_labels(model))
     assert overview.lead == "2 labels were given, 6 were found."
-    assert len(overview.blocks) == 3
-    assert all(block.figure.startswith("<svg") for block in overview.blocks)
+    *figures, counts = overview.blocks
+    assert len(figures) == 3
+    assert all(block.figure.startswith("<svg") for block in figures)
+    assert [row[:3] for row in counts.table[1:]] == [("cat", "1", "3"), ("dog", "1", "3")]
     assert [block.title for block in classes.wide if block.title] == ["cat: 3 found", "dog: 3 found"]
     most, least = classes.wide[:2]
     assert (most.text, least.text) == ("Most confident", "Least confident")

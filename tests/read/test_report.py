@@ -55,7 +55,7 @@ def test_the_report_is_one_file_with_both_pictures(score: Transcription, tmp_pat
     ]
     assert marks[1].get("aria-label").endswith("; Part 1: a voice is <short>")
     assert [g.get("data-m") for g in tree.xpath("//div[@class='engraving']//g[@class='measure']")] == ["0", "1"]
-    assert "<b>" not in re.sub(r"<script>.*", "", html, flags=re.DOTALL)
+    assert "<b>" not in re.sub(r"<script type=.*", "", html, flags=re.DOTALL)
     assert tree.xpath("//ul[@class='marks']//button/@data-m") == ["1"]
     assert "a%20%26%20b.mid" in html
 

@@ -3,10 +3,11 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from entourage.report.figures import bars, curve, histogram, raster_figure, to_svg
+from entourage.report.figures import Mark, bars, curve, dots_figure, histogram, marked_figure, raster_figure, to_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -66,3 +67,24 @@ def test_raster_figure_has_the_size_of_the_image() -> None:
     image = root.find(f"{SVG}image")
     assert image is not None
     assert image.get("href") == "data:image/png;base64,cGFja2Vk"
+
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def test_marks_are_escaped_and_have_class_score_and_colour() -> None:
+    mark = Mark('<b>"', (1, 2, 4, 8), "#112233", 0.5, line=3)
+    root = ElementTree.fromstring(marked_figure(b"packed", "png", 30, 20, [mark]))
+    (rect,) = root.iter(f"{SVG}rect")
+    assert [rect.get(name) for name in ("x", "y", "width", "height")] == ["1.0", "2.0", "3.0", "6.0"]
+    assert (rect.get("data-class"), rect.get("data-score"), rect.get("data-color")) == ('<b>"', "0.500", "#112233")
+    assert rect.get("stroke-width") == "3"
+
+
+def test_dots_keep_the_shape_of_the_points() -> None:
+    points = np.array([[0.0, 0.0], [10.0, 0.0], [0.0, 5.0]])
+    root = ElementTree.fromstring(dots_figure(points, ["a", "a", "<b>"], ["red", "red", "blue"]))
+    dots = [(float(dot.get("cx", 0)), float(dot.get("cy", 0))) for dot in root.iter(f"{SVG}circle")]
+    assert dots[1][0] - dots[0][0] == pytest.approx(960, abs=0.2)
+    assert dots[0][1] - dots[2][1] == pytest.approx(480, abs=0.2)  # up is positive
+    assert [dot.get("data-class") for dot in root.iter(f"{SVG}circle")] == ["a", "a", "<b>"]

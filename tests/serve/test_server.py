@@ -83,11 +83,14 @@ def test_other_runs_without_a_report_raise(tmp_path: Path) -> None:
         serve_directory(tmp_path, OPTIONS, source=tmp_path)
 
 
-def test_reports_are_shown_without_scripts(tmp_path: Path) -> None:
+def test_reports_run_no_scripts_but_those_of_this_project(tmp_path: Path) -> None:
     (tmp_path / "report.html").write_text("<script>alert(1)</script>")
     client = TestClient(build_app(report_routes(tmp_path / "report.html"), "report.html"))
     assert "api/report" in client.get("/").text
     answer = client.get("/api/report")
-    assert answer.headers["content-security-policy"].startswith("sandbox; default-src 'none'")
+    policy = answer.headers["content-security-policy"]
+    assert policy.startswith("sandbox allow-scripts; default-src 'none'; script-src 'sha256-")
+    assert "unsafe-inline" not in policy.partition("style-src")[0]
+    assert "allow-same-origin" not in policy
     (tmp_path / "report.html").unlink()
     assert client.get("/api/report").status_code == 400

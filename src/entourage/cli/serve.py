@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-StrategyName = Literal["random", "least_confident", "uncertain_region", "coverage", "mixed"]
+StrategyName = Literal["random", "least_confident", "uncertain_region", "coverage", "mixed", "uncertain_coverage"]
 Port = Annotated[
     int | None, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0: any.", show_default="8765 or the next free")
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from colorsys import hsv_to_rgb
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,13 @@ from entourage.cluster.estimator import LearnedClustering
 from entourage.cluster.sampling.augmentation import scale_pixels
 from entourage.data.media import read_audio, read_image
 from entourage.io.files import atomic_path, check_outputs, write_json
-from entourage.report.figures import ACCENT, SOFT, figure_style, to_svg
+from entourage.report.figures import ACCENT, SOFT, dots_figure, figure_style, to_svg
 from entourage.report.page import Block, Section, Thumbnail, audio_data_uri, pluralize, thumbnail_data_uri, write_page
 
 MAX_THUMBNAILS = 600  # per report, about 2 MB
 MAX_AUDIO_PLAYERS = 150
 ITEMS_PER_CLUSTER = 12  # displayed items per cluster
+MAX_DOTS = 5000  # more points are drawn as one picture, without a legend
 
 
 def clustering_sections(items: Items, model: LearnedClustering) -> list[Section]:
@@ -54,16 +56,24 @@ def count_figure(probabilities: NDArray[np.float64], chosen: int) -> str:
 def scatter_figure(points: NDArray[np.float64], labels: NDArray[np.int64]) -> str:
     """Plot points coloured by cluster; more than two columns are projected on the first two principal components."""
     plane = points if points.shape[1] == 2 else _project_to_plane(points)
+    if len(plane) <= MAX_DOTS:
+        return dots_figure(plane, [f"cluster {label}" for label in labels], [cluster_colour(one) for one in labels])
     with figure_style():
         figure = Figure(figsize=(6, 5))
         axes = figure.subplots()
-        marks = axes.scatter(plane[:, 0], plane[:, 1], c=labels % 20, cmap="tab20", s=10, linewidths=0, rasterized=True)
-        marks.set_clim(0, 19)
+        colours = [cluster_colour(one) for one in labels]
+        axes.scatter(plane[:, 0], plane[:, 1], c=colours, s=10, linewidths=0, rasterized=True)
         axes.set_aspect("equal", adjustable="datalim")
-        if points.shape[1] != 2:
-            axes.set_xlabel("first principal component")
-            axes.set_ylabel("second principal component")
         return to_svg(figure)
+
+
+def cluster_colour(label: int) -> str:
+    """Return the colour of a cluster as in CSS."""
+    red, green, blue = hsv_to_rgb(label * 0.618034 % 1, 0.7, 0.8 - 0.15 * (label % 3))
+    return f"#{round(255 * red):02x}{round(255 * green):02x}{round(255 * blue):02x}"
+
+
+_PLANE = {True: "The items", False: "The items, on their first two principal components"}
 
 
 def _overview(items: Items, model: LearnedClustering) -> Section:
@@ -91,7 +101,12 @@ def _overview(items: Items, model: LearnedClustering) -> Section:
     ]
     if items.kind == "points":
         figure = scatter_figure(items.values.double().numpy(), model.labels_)
-        return Section("Overview", lead, blocks=blocks, wide=[Block(title="The items", figure=figure)])
+        return Section(
+            "Overview",
+            lead,
+            blocks=blocks,
+            wide=[Block(_PLANE[items.values.shape[1] == 2], figure=figure, legend=True)],
+        )
     return Section("Overview", lead, blocks=blocks)
 
 
@@ -107,7 +122,8 @@ def _clusters(items: Items, model: LearnedClustering) -> Section:
         shown = members if len(members) <= n_shown else np.concatenate([members[:half], members[-(n_shown - half) :]])
         thumbnails = [_thumbnail(items, int(i), f"{model.probabilities_[i, cluster]:.0%}") for i in shown]
         more = "" if len(shown) == len(members) else f" ({half} most and {n_shown - half} least probable ones shown)"
-        blocks.append(Block(f"Cluster {cluster}: {pluralize(len(members), 'items')}{more}", thumbnails=thumbnails))
+        title = f"Cluster {cluster}: {pluralize(len(members), 'items')}{more}"
+        blocks.append(Block(title, thumbnails=thumbnails, group=f"cluster {cluster}", count=len(members)))
     return Section("Cluster by cluster", "Items with the probability of their cluster.", wide=blocks)
 
 

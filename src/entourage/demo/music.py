@@ -20,7 +20,7 @@ from entourage.detect.detector import Detector
 from entourage.detect.evaluation.ground_truth import GroundTruthPage
 from entourage.detect.evaluation.metrics import average_precision, drop_duplicates
 from entourage.detect.evaluation.page_evaluation import ground_truth_detections
-from entourage.detect.report import DISPLAY_THRESHOLD, draw_detections, page_figure
+from entourage.detect.report import DISPLAY_THRESHOLD, boxes_figure
 from entourage.engrave.dataset.formats import page_table
 from entourage.engrave.dataset.inspection import draw_annotations
 from entourage.engrave.engines.verovio import VerovioEngraver
@@ -69,9 +69,6 @@ def annotated_page_figure(page: Page) -> str:
     return raster_figure(png.tobytes(), "png", width, height)
 
 
-_WIDTH = 1000  # width of a figure in pixels
-
-
 def detect_section(pages: Sequence[GroundTruthPage], detector: Detector | None = None) -> Section:
     """Detect the symbols of some pages, draw them and compute their average precision.
 
@@ -87,7 +84,7 @@ def detect_section(pages: Sequence[GroundTruthPage], detector: Detector | None =
         image = page.image()
         result = detector.detect_page(image)
         shown = result.detections.select(result.detections.scores >= DISPLAY_THRESHOLD)
-        blocks.append(Block(page.name, figure=page_figure(draw_detections(image, shown), _WIDTH)))
+        blocks.append(Block(page.name, figure=boxes_figure(image, shown), legend=True))
         truth = drop_duplicates(ground_truth_detections(page, "v1"))
         predicted = to_class_list(result.detections, "v1")
         truths.append(truth)
@@ -98,7 +95,7 @@ def detect_section(pages: Sequence[GroundTruthPage], detector: Detector | None =
     rows.append(("all", "", "", *_average_precision(truths, predictions), ""))
     lead = (
         "Detections of the included detector on composed pages that were not used for training; one is a simulated "
-        "photograph. Each class has a colour; detections of low score are pale. The table evaluates the classes of V1."
+        "photograph. Each class has a colour and a switch. The table evaluates the classes of V1."
     )
     return Section("detect: box and class of every symbol", lead, wide=[*blocks, Block(table=rows)])
 

@@ -6,11 +6,11 @@ import os
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import cv2
-import numpy as np
 import torch
 
 from entourage import __version__
@@ -37,8 +37,8 @@ from entourage.detect.inference.results import (
 )
 from entourage.detect.options import InferenceOptions
 from entourage.detect.preprocessing.prepare import PreparedPage
-from entourage.detect.preprocessing.reading import RawPage, list_pages, page_source, read_pages
-from entourage.detect.report import DISPLAY_THRESHOLD, MAX_FIGURES, draw_detections, page_figure, run_sections
+from entourage.detect.preprocessing.reading import RawPage, list_pages, page_source, read_page, read_pages
+from entourage.detect.report import DISPLAY_THRESHOLD, MAX_FIGURES, boxes_figure, draw_detections, run_sections
 from entourage.io.files import UnreadableFileError, atomic_path, check_outputs, error_reason, write_json
 from entourage.io.progress import progress_bar
 from entourage.report.page import pluralize, write_page
@@ -275,8 +275,8 @@ def _write_results(
             interline = "" if page.interline is None else f"{page.interline:.1f}"
             rows.append((page.name, str(len(page.detections)), interline, f"{page.seconds:.2f}", page.message))
             if about["draw"] and len(figures) < MAX_FIGURES:
-                drawn = np.asarray(cv2.imread(str(out / "drawn" / f"{page.name}.png")), dtype=np.uint8)
-                figures.append((page.name, page_figure(drawn)))
+                with suppress(UnreadableImageError):  # the file was removed since
+                    figures.append((page.name, boxes_figure(read_page(page.source), page.detections)))
     summary = {
         "entourage": __version__,
         "made_by": COMMAND,

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from entourage.detect.detections import Detections
 from entourage.detect.preprocessing.reading import GrayImage, scaled_size
-from entourage.report.figures import raster_figure
+from entourage.report.figures import Mark, marked_figure
 from entourage.report.page import Block, Section, pluralize
 
 ColorImage = NDArray[np.uint8]
 
 DISPLAY_THRESHOLD = 0.3  # default minimum score of detections in files and drawings
-RED = (0, 0, 220)  # in BGR
+RED = "#dc0000"
 MAX_FIGURES = 12  # drawn pages in a report
 MAX_ROWS = 2000  # rows of the table of pages in a report
 _MIN_STRENGTH = 0.45  # strength of the colour at score 0: the palest that is visible on white paper
@@ -59,18 +59,6 @@ def draw_detections(image: GrayImage, detections: Detections, *, labels: bool = 
     return drawn
 
 
-def draw_missed(drawn: ColorImage, missed: Detections) -> ColorImage:
-    """Return a copy of a drawn page with thick red frames around missed objects, with their class names."""
-    marked = drawn.copy()
-    thickness = _line_thickness(drawn.shape)
-    for name, box in zip(missed.names, np.round(missed.boxes.numpy()).astype(int).tolist(), strict=True):
-        x0, y0, x1, y1 = box
-        first, last = (x0 - thickness, y0 - thickness), (x1 + thickness - 1, y1 + thickness - 1)
-        cv2.rectangle(marked, first, last, RED, 2 * thickness)
-        _write_text(marked, name, (x0, y1 + 12 * thickness), RED, thickness)  # names of detections are above boxes
-    return marked
-
-
 def _line_thickness(shape: Sequence[int]) -> int:
     """Return the thickness, in pixels, of the frames drawn on a page of this shape."""
     return max(1, round(max(shape) / 2500))
@@ -93,12 +81,34 @@ def class_colour(label: int, strength: float = 1.0) -> tuple[int, int, int]:
     return int(255 * blue), int(255 * green), int(255 * red)
 
 
-def page_figure(drawn: ColorImage, width: int = _WIDTH) -> str:
-    """Return a drawn page as an `<svg>` element with an image of at most this width."""
-    scale = min(1.0, width / drawn.shape[1])
-    small = cv2.resize(drawn, scaled_size(drawn.shape, scale), interpolation=cv2.INTER_AREA) if scale < 1 else drawn
-    jpeg = cv2.imencode(".jpg", small, [cv2.IMWRITE_JPEG_QUALITY, 85])[1]
-    return raster_figure(jpeg.tobytes(), "jpeg", small.shape[1], small.shape[0])
+def boxes_figure(image: GrayImage, found: Detections, missed: Detections | None = None) -> str:
+    """Return a page as an `<svg>` element with the frames of detections, which the report shows and hides by class.
+
+    Args:
+        image: grayscale, shape (h, w).
+        found: objects, in pixels of the image; staves have no frames.
+        missed: objects that were not detected, with thick red frames.
+    """
+    height, width = image.shape
+    scale = min(1.0, _WIDTH / width)
+    small = cv2.resize(image, scaled_size(image.shape, scale), interpolation=cv2.INTER_AREA) if scale < 1 else image
+    jpeg = cv2.imencode(".jpg", small, [cv2.IMWRITE_JPEG_QUALITY, 75])[1]
+    marks = [
+        Mark(name, (box[0], box[1], box[2], box[3]), css_colour(label), score)
+        for name, label, score, box in zip(
+            found.names, found.labels.tolist(), found.scores.tolist(), found.boxes.tolist(), strict=True
+        )
+        if name not in _UNFRAMED
+    ]
+    for name, box in [] if missed is None else zip(missed.names, missed.boxes.tolist(), strict=True):
+        marks.append(Mark(f"missed: {name}", (box[0], box[1], box[2], box[3]), RED, line=3))
+    return marked_figure(jpeg.tobytes(), "jpeg", width, height, marks)
+
+
+def css_colour(label: int) -> str:
+    """Return the colour of a class as in CSS."""
+    blue, green, red = class_colour(label)
+    return f"#{red:02x}{green:02x}{blue:02x}"
 
 
 def run_sections(
@@ -137,6 +147,6 @@ def detections_section(figures: Sequence[tuple[str, str]], note: str = "") -> Se
         figures: names of pages and `<svg>` elements.
         note: appended to the description of the frames.
     """
-    lead = "Each class has a colour; the lower the score, the paler it is. Staves have no frames, and frequent classes "
-    lead += f"no names.{note}"
-    return Section("Detections", lead, wide=[Block(name, figure=figure) for name, figure in figures])
+    lead = "Each class has a colour; the switches show and hide classes. Staves have no frames. Ctrl with the wheel, + "
+    lead += f"and - zoom a page that was clicked.{note}"
+    return Section("Detections", lead, wide=[Block(name, figure=figure, legend=True) for name, figure in figures])

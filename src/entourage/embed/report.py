@@ -91,16 +91,20 @@ def draw_map(
     codes = np.unique(np.asarray(labels), return_inverse=True)[1]
     colours = [COLOURS[code % len(COLOURS)] for code in codes]
     side = MAP_SIDE / cells
+    groups = [
+        f'data-class="{escape(str(one))}" data-color="{colour}"' for one, colour in zip(labels, colours, strict=True)
+    ]
     marks = [
-        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}" fill-opacity="0.7"/>'
-        for (x, y), colour in zip(points * MAP_SIDE, colours, strict=True)
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}" fill-opacity="0.7" {group}/>'
+        for (x, y), colour, group in zip(points * MAP_SIDE, colours, groups, strict=True)
     ]
     for item, (column, row) in _cell_items(points, cells):
         href = thumbnail_data_uri(get_image(item), side=2 * round(side))  # twice the size, for zooming
         box = f'x="{column * side + 1:.1f}" y="{row * side + 1:.1f}" width="{side - 2:.1f}" height="{side - 2:.1f}"'
         title = f"<title>{escape(str(labels[item]))}</title>"
-        marks.append(f'<image {box} href="{href}" preserveAspectRatio="xMidYMid slice">{title}</image>')
-        marks.append(f'<rect {box} fill="none" stroke="{colours[item]}" stroke-width="2"/>')
+        picture = f'<image {box} href="{href}" preserveAspectRatio="xMidYMid slice">{title}</image>'
+        frame = f'<rect {box} fill="none" stroke="{colours[item]}" stroke-width="2"/>'
+        marks.append(f'<g {groups[item]} data-count="0">{picture}{frame}</g>')
     return _svg(MAP_SIDE, MAP_SIDE, marks)
 
 
@@ -170,12 +174,13 @@ def _cell_items(points: NDArray[np.float64], cells: int) -> list[tuple[int, tupl
 
 
 def _svg(width: float, height: float, marks: Sequence[str]) -> str:
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}">'
+    head = f'<svg class="zoom" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}">'
     return head + "".join(marks) + "</svg>"
 
 
 RANDOM_QUERIES, FAILED_QUERIES, N_NEIGHBORS = 6, 4, 8  # rows of the retrieval figure, and neighbours per row
 MAX_ON_MAP = 1500
+MAX_CLASSES = 500  # rows of the table of classes
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,7 +246,7 @@ def embedding_sections(
         "Recall@K: percentage of queries with an image of their class among the K most similar images. R-precision and "
         "MAP@R use as many neighbours as the class has other images. NMI compares k-means clusters with the classes."
     )
-    sections = [Section("Metrics", lead, wide=[Block(table=metrics_table(measured))])]
+    sections = [Section("Metrics", lead, wide=[Block(table=metrics_table(measured)), _class_counts(embedded)])]
     if curves:
         text = "A curve of the training images far above the others indicates overfitting."
         sections.append(Section("Training", text, blocks=[Block(figure=plot_training_curves(curves))]))
@@ -250,6 +255,12 @@ def embedding_sections(
         rows = [("item", "reason"), *skipped]
         sections.append(Section("Skipped images", "These images could not be read.", wide=[Block(table=rows)]))
     return sections
+
+
+def _class_counts(embedded: EmbeddedSet) -> Block:
+    labels, counts = np.unique(embedded.images.labels, return_counts=True)
+    rows = [(embedded.images.class_names[label], str(n)) for label, n in zip(labels, counts, strict=True)]
+    return Block("Images of each class below", table=[("class", "images"), *rows[:MAX_CLASSES]])
 
 
 def _queries(embedded: EmbeddedSet, seed: int) -> Section:
@@ -277,7 +288,7 @@ def _map(embedded: EmbeddedSet, seed: int) -> Section:
     names = [subset.images.class_names[label] for label in subset.images.labels]
     picture = draw_map(subset.images.image, tsne_positions(subset.embeddings.cpu().numpy(), seed=seed), names)
     lead = f"t-SNE places similar images close together; colours denote classes. {len(rows)} of {n} images."
-    return Section("Map", lead, wide=[Block(figure=picture)])
+    return Section("Map", lead, wide=[Block(figure=picture, legend=True)])
 
 
 def _neighbors(embeddings: Tensor, queries: Rows) -> Rows:

@@ -14,7 +14,7 @@ from entourage.label.targets import Floats
 from entourage.label.transduction import GraphTransduction
 from entourage.validation import check_choice
 
-Strategy = Literal["random", "least_confident", "uncertain_region", "coverage", "mixed"]
+Strategy = Literal["random", "least_confident", "uncertain_region", "coverage", "mixed", "uncertain_coverage"]
 
 MIN_GAIN = 0.05  # minimum summed uncertainty of a neighbourhood for a suggestion
 
@@ -73,7 +73,8 @@ def select_items(
         n_items: maximum number of items.
         strategy: "random"; "least_confident"; "uncertain_region": many uncertain neighbours, one item from each
             neighbourhood; "coverage": many neighbours that are far from all excluded items, one from each
-            neighbourhood; "mixed": "coverage" and "uncertain_region" in turn.
+            neighbourhood; "mixed": "coverage" and "uncertain_region" in turn; "uncertain_coverage": their product, many
+            uncertain neighbours that are far from all excluded items.
         seed: random seed of "random".
         min_gain: stop at items of less gain.
 
@@ -96,8 +97,12 @@ def select_items(
     if strategy == "uncertain_region":
         return _select_regions(walks, [uncertainty], excluded, n_items, min_gain)
     uncovered = np.where(excluded, 0, walks.uncovered(np.flatnonzero(excluded)))
-    weights = [uncovered] if strategy == "coverage" else [uncovered, uncertainty]
-    return _select_regions(walks, weights, excluded, n_items, min_gain)
+    weights = {
+        "coverage": [uncovered],
+        "mixed": [uncovered, uncertainty],
+        "uncertain_coverage": [uncovered * uncertainty],
+    }
+    return _select_regions(walks, weights[strategy], excluded, n_items, min_gain)
 
 
 class _Walks:

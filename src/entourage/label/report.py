@@ -88,6 +88,12 @@ def _overview_section(model: GraphTransduction | AutoTransduction) -> Section:
     names = [str(model.classes_[c]) for c in order]
     given = [int(((model.transduction_ == model.classes_[c]) & model.labelled_mask_).sum()) for c in order]
     found = [int(((model.transduction_ == model.classes_[c]) & inferred).sum()) for c in order]
+    counts = [("class", "given", "found", "mean confidence")]
+    for label in model.classes_:
+        members = inferred & (model.transduction_ == label)
+        mean = f"{model.confidence_[members].mean():.1%}" if members.any() else ""
+        n_given = int((model.labelled_mask_ & (model.transduction_ == label)).sum())
+        counts.append((str(label), str(n_given), str(int(members.sum())), mean))
     title = "Items of each class" + (f" (the {MAX_BARS} largest)" if len(model.classes_) > MAX_BARS else "")
     return Section(
         "Overview",
@@ -104,6 +110,7 @@ def _overview_section(model: GraphTransduction | AutoTransduction) -> Section:
                 text=f"The consistency F(X) of the labels over the {model.n_iter_} rounds of the game.",
                 figure=curve(model.consistency_, x_label="round", y_label="F(X)"),
             ),
+            Block(title="Counts", table=counts),
         ],
     )
 
@@ -152,11 +159,12 @@ def _class_section(items: Items, model: GraphTransduction | AutoTransduction) ->
         members = members[np.argsort(-model.confidence_[members], kind="stable")]
         half = min(strip, (len(members) + 1) // 2)
         most_confident, least_confident = members[:half], members[half:][-strip:]
-        blocks.append(
-            Block(f"{label}: {len(members)} found", "Most confident", thumbnails=_strip(items, model, most_confident))
-        )
-        least_title = "Least confident" if len(least_confident) else ""
-        blocks.append(Block(text=least_title, thumbnails=_strip(items, model, least_confident)))
+        title = f"{label}: {len(members)} found"
+        most = _strip(items, model, most_confident)
+        blocks.append(Block(title, "Most confident", thumbnails=most, group=str(label), count=len(members)))
+        if len(least_confident):
+            least = _strip(items, model, least_confident)
+            blocks.append(Block(text="Least confident", thumbnails=least, group=str(label), count=0))
     return Section("Class by class", lead, wide=blocks)
 
 

@@ -22,6 +22,7 @@ from entourage.read.formats.musicxml import to_musicxml
 from entourage.read.reader import Transcription
 from entourage.read.score import Box, Measure, Score
 from entourage.report.page import pluralize
+from entourage.report.scripts import bundle, style
 
 MAX_PAGES = 24  # pages with pictures in a report; each takes about half a megabyte
 UNSURE = 0.5  # confidence below which a measure is shown as unsure
@@ -129,7 +130,12 @@ def write_report(path: Path, scores: Iterable[ReportScore], summary: Mapping[str
     environment.filters["pluralize"] = pluralize
     entries = {score["name"]: score for score in summary["scores"]}
     html = environment.get_template("report.html").render(
-        scores=_entries(scores, entries), summary=summary, version=__version__, max_pages=MAX_PAGES
+        scores=_entries(scores, entries),
+        summary=summary,
+        version=__version__,
+        max_pages=MAX_PAGES,
+        script=bundle("measures.js"),
+        style=style(),
     )
     write_text(path, html)
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -122,6 +124,78 @@ def raster_figure(encoded: bytes, kind: Literal["png", "jpeg"], width: int, heig
         width: width in pixels.
         height: height in pixels.
     """
+    return marked_figure(encoded, kind, width, height, ())
+
+
+LINE_WIDTH = 1.3  # pixels
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A frame on a picture, which the legend of a report shows and hides by its class.
+
+    Attributes:
+        name: the class.
+        box: left, top, right and bottom.
+        colour: as in CSS, one for each class.
+        score: from 0 to 1; None: it has none.
+        line: width of the line in pixels of the screen.
+    """
+
+    name: str
+    box: tuple[float, float, float, float]
+    colour: str
+    score: float | None = None
+    line: float = LINE_WIDTH
+
+
+def marked_figure(encoded: bytes, kind: Literal["png", "jpeg"], width: int, height: int, marks: Iterable[Mark]) -> str:
+    """Return a raster image with frames as an `<svg>` element of the width of the page.
+
+    Args:
+        encoded: bytes of the image file, which may have fewer pixels.
+        kind: format of the file.
+        width: width in units of the marks.
+        height: height in units of the marks.
+        marks: the frames.
+    """
     data = base64.b64encode(encoded).decode("ascii")
-    inside = f'<image width="{width}" height="{height}" href="data:image/{kind};base64,{data}"/>'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="100%">{inside}</svg>'
+    size = f'width="{width}" height="{height}" preserveAspectRatio="none"'
+    inside = f'<image {size} href="data:image/{kind};base64,{data}"/>'
+    frames = "".join(map(_frame, marks))
+    inside += f'<g fill="transparent" stroke-width="{LINE_WIDTH}">{frames}</g>' if frames else ""
+    head = f'<svg class="zoom" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="100%">'
+    return f"{head}{inside}</svg>"
+
+
+def _frame(mark: Mark) -> str:
+    x0, y0, x1, y1 = mark.box
+    name, score = escape(mark.name), "" if mark.score is None else f' data-score="{mark.score:.3f}"'
+    size = f'x="{x0:.1f}" y="{y0:.1f}" width="{x1 - x0:.1f}" height="{y1 - y0:.1f}"'
+    line = "" if mark.line == LINE_WIDTH else f' stroke-width="{mark.line:g}"'
+    title = name if mark.score is None else f"{name} {mark.score:.2f}"
+    return (
+        f'<rect class="mark" {size} stroke="{mark.colour}" color="{mark.colour}"{line} data-class="{name}"{score} '
+        f'data-color="{mark.colour}"><title>{title}</title></rect>'
+    )
+
+
+def dots_figure(points: NDArray[np.float64], names: Sequence[str], colours: Sequence[str]) -> str:
+    """Return points of the plane as an `<svg>` element, which a legend shows and hides by class.
+
+    Args:
+        points: shape (n, 2).
+        names: the class of each point.
+        colours: the colour of each point.
+    """
+    low, span = points.min(axis=0), float(np.ptp(points, axis=0).max()) or 1.0
+    places = (points - low) / span * 960 + 20  # (n, 2), equal scale on both axes
+    width, height = places.max(axis=0) + 20
+    radius = float(np.clip(120 / np.sqrt(len(points)), 2, 7))
+    dots = (
+        f'<circle cx="{x:.1f}" cy="{height - y:.1f}" r="{radius:.1f}" fill="{colour}" fill-opacity="0.8" '
+        f'data-class="{escape(name)}" data-color="{colour}"><title>{escape(name)}</title></circle>'
+        for (x, y), name, colour in zip(places, names, colours, strict=True)
+    )
+    box = f'viewBox="0 0 {width:.0f} {height:.0f}" width="{min(width, 700):.0f}"'
+    return f'<svg class="zoom" xmlns="http://www.w3.org/2000/svg" {box}>{"".join(dots)}</svg>'

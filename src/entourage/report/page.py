@@ -15,6 +15,7 @@ from PIL import Image
 
 from entourage.extras import extra_imports
 from entourage.io.files import write_text
+from entourage.report.scripts import bundle, style
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,9 @@ class Block:
         figure: an `<svg>` element, such as the result of `figures.to_svg`.
         table: rows of cells; the first row is the header.
         thumbnails: a row of images.
+        legend: add a legend that shows and hides the marks of the figure by their class.
+        group: class of the whole block; a section with several has a legend that shows and hides them.
+        count: number of items that the block stands for in that legend.
     """
 
     title: str = ""
@@ -51,6 +55,9 @@ class Block:
     figure: str = ""
     table: Sequence[Sequence[str]] = ()
     thumbnails: Sequence[Thumbnail] = ()
+    legend: bool = False
+    group: str = ""
+    count: int = 1
 
 
 @dataclass(frozen=True)
@@ -71,9 +78,11 @@ class Section:
 
 
 def write_page(path: Path, title: str, subtitle: str, sections: Sequence[Section]) -> None:
-    """Write a page atomically. All text is escaped; only figures are inserted unescaped."""
+    """Write a page atomically, with its scripts. All text is escaped; only figures are inserted unescaped."""
     environment = Environment(loader=PackageLoader("entourage.report", "."), autoescape=True, trim_blocks=True)
-    html = environment.get_template("page.html").render(title=title, subtitle=subtitle, sections=sections)
+    html = environment.get_template("page.html").render(
+        title=title, subtitle=subtitle, sections=sections, script=bundle(), style=style()
+    )
     write_text(path, html)
 
 

@@ -13,6 +13,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from entourage.io.files import error_reason
+from entourage.report.scripts import script_policy
 from entourage.serve.guard import BodyTooLargeError
 
 STATIC = Path(__file__).parent / "static"
@@ -29,13 +30,17 @@ def build_app(routes: Sequence[Route], page: str = "label.html") -> Starlette:
     def index(request: Request) -> Response:
         return FileResponse(STATIC / page)
 
-    shared: list[BaseRoute] = [Route("/", index), *routes, Mount("/static", StaticFiles(directory=STATIC))]
+    static = StaticFiles(directory=STATIC, packages=[("entourage.report", "static")])  # modules shared with reports
+    shared: list[BaseRoute] = [Route("/", index), *routes, Mount("/static", static)]
     handlers = {ValueError: _invalid, OSError: _invalid, BodyTooLargeError: _too_large, HTTPException: _failed}
     return Starlette(routes=shared, exception_handlers=handlers)
 
 
 def report_routes(report: Path) -> list[Route]:
-    """Return the route of a finished report, which is shown without scripts and without access to the page.
+    """Return the route of a finished report.
+
+    It is shown without access to the page, and runs the scripts of this project only, which are recognised by their
+    digests.
 
     Args:
         report: an HTML file that one of the commands wrote.
@@ -44,7 +49,8 @@ def report_routes(report: Path) -> list[Route]:
     def show(request: Request) -> Response:
         if not report.is_file():
             raise ValueError(f"{report.name}: no longer exists; expected a report")
-        policy = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; media-src data:"
+        policy = f"sandbox allow-scripts; default-src 'none'; script-src {script_policy()}; "
+        policy += "style-src 'unsafe-inline'; img-src data:; media-src data:"
         return FileResponse(report, media_type="text/html", headers={"content-security-policy": policy})
 
     return [Route("/api/report", show)]

@@ -128,7 +128,13 @@ def test_pages_are_drawn_with_missed_objects(
     oracle: FixedDetector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     missed_names: list[list[str]] = []
-    monkeypatch.setattr(module, "draw_missed", lambda drawn, missed: missed_names.append(missed.names) or drawn)
+    draw = module.boxes_figure
+
+    def record(image: NDArray[np.uint8], found: Detections, missed: Detections) -> str:
+        missed_names.append(missed.names)
+        return draw(image, found, missed)
+
+    monkeypatch.setattr(module, "boxes_figure", record)
     monkeypatch.setattr(module, "MAX_FIGURES", 2)
     low_clef = replace(oracle.detections, scores=torch.tensor([1.0, 1.0, 0.1, 1.0, 1.0]))
     predictions = detect_pages(FixedDetector(low_clef), [PAGE, PAGE, PAGE])

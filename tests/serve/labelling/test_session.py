@@ -8,7 +8,7 @@ from tests.serve.conftest import groups, wait_for
 
 from entourage.label import GraphTransduction
 from entourage.serve.labelling.session import LabellingSession, SessionConfig
-from entourage.serve.labelling.store import SKIPPED
+from entourage.serve.store import SKIPPED
 
 
 def ready(config: SessionConfig) -> LabellingSession:

@@ -23,14 +23,7 @@ from entourage.detect.evaluation.metrics import (
     drop_duplicates,
     missed_objects,
 )
-from entourage.detect.report import (
-    DISPLAY_THRESHOLD,
-    MAX_FIGURES,
-    detections_section,
-    draw_detections,
-    draw_missed,
-    page_figure,
-)
+from entourage.detect.report import DISPLAY_THRESHOLD, MAX_FIGURES, boxes_figure, detections_section
 from entourage.io.files import write_json
 from entourage.io.progress import progress_bar
 from entourage.report.page import Block, Section, pluralize, write_page
@@ -214,7 +207,7 @@ def page_figures(
         listed = _to_list(detections, class_list)
         confident = listed.select(listed.scores >= DISPLAY_THRESHOLD)
         missed = missed_objects(ground_truth_detections(page, class_list, predictions.classes), confident)
-        figures.append((page.name, page_figure(draw_missed(draw_detections(page.image(), confident), missed))))
+        figures.append((page.name, boxes_figure(page.image(), confident, missed)))
     return figures
 
 

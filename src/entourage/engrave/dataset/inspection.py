@@ -20,13 +20,15 @@ from entourage.engrave.dataset.patches import cut_patch
 from entourage.engrave.render.encoding import encode_png, mask_pixels, read_grey
 from entourage.io.files import atomic_path
 from entourage.io.safe_formats import parquet_errors
-from entourage.report.figures import figure_style, raster_figure, to_svg
+from entourage.report.figures import Mark, figure_style, marked_figure, raster_figure, to_svg
 from entourage.report.page import Block, Section, write_page
 from entourage.symbols import EXTENDED_IDS, ClassSet, class_ids
 
 _CELL_WIDTH, _CELL_HEIGHT, _NAME_HEIGHT, _COLUMNS = 120, 170, 34, 12
 _FONT_SCALE = 0.42  # maximum font size of the names below the pictures
 _N_TOP = 10
+N_PAGES = 3  # with boxes in the report
+_PAGE_WIDTH = 1200  # pixels
 
 
 @dataclass(frozen=True)
@@ -177,8 +179,34 @@ def write_statistics(folder: Path, statistics: SymbolStatistics, out: Path) -> N
     examples = Block(
         "Example and number of symbols of each class", figure=raster_figure(png, "png", *sheet.shape[::-1])
     )
-    sections = [Section("Statistics", lead, blocks, wide=[order, examples])]
+    present = [(str(name), str(count)) for name, count in statistics.classes.items() if count]
+    table = Block("Classes", table=[("class", "symbols"), *present])
+    pages = [
+        Block(name, figure=_page_figure(folder, name, statistics.class_list), legend=True)
+        for name in statistics.pages.index[:N_PAGES]
+    ]
+    sections = [
+        Section("Statistics", lead, blocks, wide=[order, table, examples]),
+        Section("Pages", "The boxes of the first pages; the switches show and hide classes.", wide=pages),
+    ]
     write_page(out / "report.html", "Engraved pages", str(folder), sections)
+
+
+def _page_figure(folder: Path, page: str, class_list: ClassSet) -> str:
+    """Return a page as an `<svg>` element with the boxes of its symbols."""
+    image, rows = read_annotated_page(folder / "images" / f"{page}.png")
+    height, width = image.shape[:2]
+    scale = min(1.0, _PAGE_WIDTH / width)
+    small = cv2.resize(image, (round(width * scale), round(height * scale)), interpolation=cv2.INTER_AREA)
+    jpeg = cv2.imencode(".jpg", small, [cv2.IMWRITE_JPEG_QUALITY, 75])[1]
+    column = "label" if class_list == "extended" else "v1"
+    marks = []
+    for row in rows:
+        if row["label"] and row[column] and row["label"] not in ("staff", "staffLine"):
+            blue, green, red = class_colour(row["label"])
+            box = (row["x0"], row["y0"], row["x1"], row["y1"])
+            marks.append(Mark(row[column], box, f"#{red:02x}{green:02x}{blue:02x}"))
+    return marked_figure(jpeg.tobytes(), "jpeg", width, height, marks)
 
 
 def _histogram(counts: NDArray[np.integer]) -> str:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import struct
-import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -18,16 +16,15 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
+from entourage.data.image_set import ImageFiles
+from entourage.serve.changes import MAX_CHANGED, Changes, wait_for_news
 from entourage.serve.labelling.listing import list_items
-from entourage.serve.labelling.pictures import Pictures
 from entourage.serve.labelling.session import LabellingSession, Snapshot
-from entourage.serve.labelling.store import SKIPPED, ConflictError, Event, LabelStore
-from entourage.serve.requests import boolean, integer, integers, json_object, query_integer, text
+from entourage.serve.pictures import Pictures, picture_response
+from entourage.serve.requests import boolean, integers, json_object, text
+from entourage.serve.store import SKIPPED, Event, LabelStore
 
-POLL_SECONDS = 20.0
-_POLL_STEP = 0.02
 MAX_POINTS = 200_000  # of the map; more are sampled
-MAX_CHANGED = 100_000  # items per request
 DOWNLOADS = ("known.csv", "labels.csv", "report.html")
 
 
@@ -46,7 +43,7 @@ def labelling_routes(session: LabellingSession) -> list[Route]:
         Route("/api/picture/{item:int}", api.picture),
         Route("/api/download/{name}", api.download),
         Route("/api/label", api.label, methods=["POST"]),
-        Route("/api/undo", api.undo, methods=["POST"]),
+        Route("/api/undo", api.changes.undo, methods=["POST"]),
         Route("/api/classes", api.classes, methods=["POST"]),
         Route("/api/export", api.export, methods=["POST"]),
     ]
@@ -54,15 +51,13 @@ def labelling_routes(session: LabellingSession) -> list[Route]:
 
 class _Api:
     def __init__(self, session: LabellingSession) -> None:
-        self.session = session
+        self.session, self.changes = session, Changes(session)
         self._pictures: Pictures | None = None
 
     async def state(self, request: Request) -> Response:
         """Return the state; with the parameter `since`, wait until there is another one."""
-        since, end = request.query_params.get("since"), time.monotonic() + POLL_SECONDS
-        while since == _stage(self.session) and time.monotonic() < end:
-            await asyncio.sleep(_POLL_STEP)
-        return JSONResponse(await run_in_threadpool(_state, self.session))
+        stage = await wait_for_news(request, lambda: self.session.stage)
+        return JSONResponse(await run_in_threadpool(_state, self.session, stage))
 
     async def items(self, request: Request) -> Response:
         """Return a page of items that are filtered by class, kind and name."""
@@ -91,12 +86,9 @@ class _Api:
     async def picture(self, request: Request) -> Response:
         """Return a picture of an item, encoded again."""
         items = self.session.items
-        if items is None or items.images is None:
-            raise ValueError("picture: the items have no pictures; expected a folder of images")
-        self._pictures = self._pictures or Pictures(items.images)
-        side = query_integer(request, "side", 192)
-        encoded = await run_in_threadpool(self._pictures.get, request.path_params["item"], side)
-        return Response(encoded, media_type="image/jpeg", headers={"cache-control": "private, max-age=3600"})
+        if self._pictures is None and items is not None and items.images is not None:
+            self._pictures = Pictures(ImageFiles(items.images))
+        return await picture_response(self._pictures, request)
 
     async def download(self, request: Request) -> Response:
         """Return a result file."""
@@ -119,21 +111,15 @@ class _Api:
             chosen = [name for name in dict.fromkeys(names) if not (keep and store.labels.get(name, ""))]
             return store.label(chosen, label, expected)
 
-        return await self._change(change)
-
-    async def undo(self, request: Request) -> Response:
-        """Take back the last change."""
-        body = await json_object(request)
-        version = integer(body, "version")
-        return await self._change(lambda store: store.undo(version))
+        return await self.changes.make(change)
 
     async def classes(self, request: Request) -> Response:
         """Add, rename or merge classes."""
         body = await json_object(request)
         name = text(body, "name")
         if "to" in body:
-            return await self._change(partial(_rename, name=name, to=text(body, "to")))
-        return await self._change(lambda store: store.add_class(name))
+            return await self.changes.make(partial(_rename, name=name, to=text(body, "to")))
+        return await self.changes.make(lambda store: store.add_class(name))
 
     async def export(self, request: Request) -> Response:
         """Write labels.csv, report.html and summary.json."""
@@ -142,15 +128,6 @@ class _Api:
         await json_object(request)
         summary = await run_in_threadpool(write_session, self.session)
         return JSONResponse({"folder": str(self.session.config.out), "items": summary["items"]})
-
-    async def _change(self, action: Callable[[LabelStore], Event]) -> Response:
-        try:
-            event = await run_in_threadpool(self.session.change, action)
-        except ConflictError as error:
-            return JSONResponse({"error": str(error), "version": self.session.version}, 409)
-        changes = [[self.session.index_of(item), "" if after == SKIPPED else after] for item, _, after in event.changes]
-        shown = {"version": event.version, "kind": event.kind, "undoes": event.undoes, "changes": changes[:1000]}
-        return JSONResponse({**shown, "classes": event.classes})
 
     def _snapshot(self) -> Snapshot:
         if self.session.snapshot is None:
@@ -175,12 +152,7 @@ def _expected(body: Mapping[str, Any], names: Mapping[int, str]) -> dict[str, st
     return {name: value[str(index)] for index, name in names.items() if str(index) in value}
 
 
-def _stage(session: LabellingSession) -> str:
-    return json.dumps(session.stage)
-
-
-def _state(session: LabellingSession) -> dict[str, Any]:
-    stage = _stage(session)
+def _state(session: LabellingSession, stage: str) -> dict[str, Any]:
     items, store, snapshot = session.items, session.store, session.snapshot
     state: dict[str, Any] = {
         "stage": stage,

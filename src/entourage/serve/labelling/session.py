@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from entourage.data.labels import read_labels
 from entourage.io.files import error_reason
+from entourage.serve.changes import names_of
 from entourage.serve.labelling.source import Source, read_source, select_representatives
-from entourage.serve.labelling.store import SKIPPED, Event, LabelStore
+from entourage.serve.store import SKIPPED, Event, LabelStore
 
 if TYPE_CHECKING:
     from entourage.label.active_learning import Strategy
@@ -161,11 +162,7 @@ class LabellingSession:
         Raises:
             ValueError: an index does not exist.
         """
-        names = [] if self.items is None else self.items.names
-        for index in indices:
-            if not 0 <= index < len(names):
-                raise ValueError(f"items: has the index {index}; expected indices from 0 to {len(names) - 1}")
-        return [names[index] for index in indices]
+        return names_of([] if self.items is None else self.items.names, indices)
 
     def index_of(self, item: str) -> int:
         """Return the index of an item by its name."""

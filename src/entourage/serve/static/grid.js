@@ -1,21 +1,24 @@
 // The view "Items": a grid that is filtered by class, kind and name, the least confident items first.
 
 import { get } from "./api.js";
-import { classColor, h, percent, picture, plural } from "./dom.js";
+import { CardGrid } from "./cards.js";
+import { h, percent, plural } from "./dom.js";
 
 const PAGE = 60;
 
 export class GridView {
   constructor(session, root) {
     this.session = session;
-    this.items = [];
     this.left = new Set(); // items that the user took out of "accept all"
-    this.focused = 0;
     this.isShown = false;
     this.controls(root);
-    this.grid = h("ol", { class: "grid", "aria-label": "Items" });
+    this.grid = new CardGrid(root, "Items", {
+      describe: (item) => this.describe(item),
+      choose: (item) => this.toggle(item.index),
+      pictures: () => session.state.pictures,
+    });
     this.more = h("button", { onclick: () => this.load(this.items.length) }, "Show more");
-    root.append(this.grid, this.more);
+    root.append(this.more);
     session.addEventListener("state", () => this.onState());
   }
 
@@ -54,7 +57,11 @@ export class GridView {
   }
 
   get targets() {
-    return this.items[this.focused] ? [this.items[this.focused]] : [];
+    return this.grid.current ? [this.grid.current] : [];
+  }
+
+  get items() {
+    return this.grid.items;
   }
 
   onState() {
@@ -84,17 +91,16 @@ export class GridView {
     const request = (this.request = get("items", parameters).catch((error) => session.report(error.message)));
     const page = await request;
     if (request !== this.request || !page) return; // a newer request was sent
-    this.items = offset ? [...this.items, ...page.items] : page.items;
     this.count = page.total;
-    this.draw();
+    this.draw(offset ? [...this.items, ...page.items] : page.items);
   }
 
   label(name) {
-    const item = this.items[this.focused];
+    const item = this.grid.current;
     if (!item) return;
     this.session.label([item], name);
-    this.items[this.focused] = { ...item, given: true, label: name };
-    this.move(1);
+    this.items[this.grid.focused] = { ...item, given: true, label: name };
+    this.grid.move(1);
   }
 
   /** Give the items that are shown the labels that the game found, except those that were taken out. */
@@ -115,49 +121,24 @@ export class GridView {
     this.draw();
   }
 
-  move(step) {
-    this.focused = Math.max(0, Math.min(this.items.length - 1, this.focused + step));
-    this.draw();
-    this.grid.children[this.focused]?.firstChild.focus();
-  }
-
   onKey(event) {
-    const columns = getComputedStyle(this.grid).gridTemplateColumns.split(" ").length;
-    const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: columns, ArrowUp: -columns };
-    if (event.key in steps) this.move(steps[event.key]);
-    else if (event.key === "Enter") this.acceptAll();
-    else if (event.key === " " && this.targets.length) this.toggle(this.targets[0].index);
-    else return false;
+    if (event.key === "Enter") this.acceptAll();
+    else return this.grid.onKey(event);
     return true;
   }
 
-  draw() {
-    const hadFocus = this.grid.contains(document.activeElement);
-    this.focused = Math.max(0, Math.min(this.focused, this.items.length - 1));
+  draw(items = this.items) {
     this.total.textContent = plural(this.count ?? 0, "item");
-    this.more.hidden = this.items.length >= (this.count ?? 0);
-    this.grid.replaceChildren(...this.items.map((item, position) => this.cell(item, position)));
-    if (hadFocus) this.grid.children[this.focused]?.firstChild.focus();
+    this.more.hidden = items.length >= (this.count ?? 0);
+    this.grid.show(items);
   }
 
-  cell(item, position) {
-    const { session } = this;
-    const own = session.labelOf(item);
+  describe(item) {
+    const own = this.session.labelOf(item);
     const label = own || item.label || "undecided";
-    const isLeft = this.left.has(item.index);
+    const pressed = this.left.has(item.index);
     const note = own ? "labelled" : item.label ? percent(item.confidence) : "";
-    const properties = {
-      class: "thumbnail",
-      tabindex: position === this.focused ? "0" : "-1",
-      title: item.name,
-      "aria-pressed": String(isLeft),
-      "aria-label": `${item.name}: ${label}, ${note}${isLeft ? ", not accepted" : ""}`,
-      "--color": classColor(session.codeOf(label)),
-      onclick: () => {
-        this.focused = position;
-        this.toggle(item.index);
-      },
-    };
-    return h("li", {}, h("button", properties, picture(item, 192, session.state.pictures), h("span", {}, note ? `${label} · ${note}` : label)));
+    const spoken = `${item.name}: ${label}, ${note}${pressed ? ", not accepted" : ""}`;
+    return { text: note ? `${label} · ${note}` : label, label: spoken, code: this.session.codeOf(label), pressed };
   }
 }

@@ -2,10 +2,11 @@
 
 import { post } from "./api.js";
 import { ClassList } from "./classes.js";
-import { byId, h, percent, plural } from "./dom.js";
+import { byId, percent, plural } from "./dom.js";
 import { FocusView } from "./focus.js";
 import { GridView } from "./grid.js";
 import { MapView } from "./map.js";
+import { download, setUpPage, showStatus, showTitle } from "./page.js";
 import { Session } from "./session.js";
 
 const HELP = [
@@ -54,23 +55,10 @@ function turn(step) {
   show(names[(names.indexOf(active) + step + names.length) % names.length]);
 }
 
-function onKey(event) {
-  if (event.ctrlKey || event.altKey || event.metaKey || byId("keys").open) return;
-  const isText = event.target.matches("input:not([type=checkbox]), select, textarea");
-  if (isText) {
-    if (event.key === "Escape") event.target.blur();
-    return;
-  }
-  const isButton = event.target.matches("button") && !event.target.closest(".grid, .strip");
-  if (isButton && (event.key === "Enter" || event.key === " ")) return;
-  if (handle(event)) event.preventDefault();
-}
-
 function handle(event) {
   const { key } = event;
   if (key === "Backspace") session.undo();
   else if (key === "/") classes.focus();
-  else if (key === "?") byId("keys").showModal();
   else if (key === "PageUp") turn(-1);
   else if (key === "PageDown") turn(1);
   else if (views[active].onKey(event)) return true;
@@ -87,14 +75,12 @@ function handle(event) {
 
 function drawHeader() {
   const { state } = session;
-  document.title = state.title ? `${state.title} – Entourage` : "Entourage";
-  byId("title").textContent = state.title ?? "Entourage";
   const skipped = state.skipped ? `, ${state.skipped} skipped` : "";
   const undecided = state.undecided && state.labelled ? `, ${state.undecided.toLocaleString("en")} undecided` : "";
   const unreadable = state.unreadable ? `, ${plural(state.unreadable, "file")} not readable` : "";
   const counts = `${plural(state.labelled ?? 0, "label")} of ${plural(state.n, "item")}${skipped}${undecided}${unreadable}`;
   const sure = state.confidence === null || state.confidence === undefined ? "" : `; mean confidence ${percent(state.confidence)}`;
-  byId("counts").textContent = state.n ? counts + sure : state.message;
+  showTitle(state.title, state.n ? counts + sure : state.message);
   byId("undo").disabled = !state.canUndo && state.version === 0;
   byId("export").disabled = state.phase !== "ready" || !state.labelled;
   if (state.message) showStatus(state.message, state.phase === "failed");
@@ -102,42 +88,21 @@ function drawHeader() {
   byId("status").dataset.phase = state.phase;
 }
 
-function showStatus(message, isError) {
-  byId("status").textContent = message;
-  byId("status").classList.toggle("error", isError);
-}
-
 async function exportResults() {
   showStatus("Writing the results", false);
   try {
     const { folder, items } = await post("export", {});
-    showStatus("", false);
-    const link = (name) => h("a", { href: `api/download/${name}`, download: name }, name);
-    byId("status").append(`Labels of ${plural(items, "item")} are in ${folder}: `, link("labels.csv"), " ", link("known.csv"), " ", link("report.html"));
+    const links = ["labels.csv", "known.csv", "report.html"].flatMap((name) => [download(name), " "]);
+    showStatus(`Labels of ${plural(items, "item")} are in ${folder}: `, false, ...links);
   } catch (error) {
     showStatus(error.message, true);
   }
 }
 
-function switchTheme() {
-  const root = document.documentElement;
-  const isDark = getComputedStyle(root).getPropertyValue("--is-dark").trim() === "1";
-  root.dataset.theme = isDark ? "light" : "dark";
-  localStorage.setItem("theme", root.dataset.theme);
-}
-
-document.documentElement.dataset.theme = localStorage.getItem("theme") ?? "";
 for (const name of Object.keys(views)) byId(`tab-${name}`).addEventListener("click", () => show(name));
-byId("undo").addEventListener("click", () => session.undo());
 byId("export").addEventListener("click", exportResults);
-byId("theme").addEventListener("click", switchTheme);
-byId("help").addEventListener("click", () => byId("keys").showModal());
-const terms = HELP.flatMap(([key, meaning]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, meaning)]);
-const close = h("form", { method: "dialog" }, h("button", {}, "Close"));
-byId("keys").append(h("h2", { id: "keys-title" }, "Keys"), h("dl", {}, ...terms), close);
-document.addEventListener("keydown", onKey);
+setUpPage(session, HELP, handle);
 session.addEventListener("state", drawHeader);
-session.addEventListener("report", (event) => showStatus(event.detail.message, event.detail.isError));
 show("label");
 session.follow();
 window.entourage = { session, views }; // for tests and for the console

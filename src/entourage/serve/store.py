@@ -29,7 +29,7 @@ class Event:
 
     Attributes:
         version: number of the change, from 1.
-        kind: "label", "skip", "rename", "merge", "add", "undo" or "open".
+        kind: "label", "skip", "assign", "rename", "merge", "add", "undo" or "open".
         changes: items, with their labels before and after; "" is unlabelled.
         classes: names of all classes after the change, in the order of their keys.
         undoes: version of the change that this one takes back, or None.
@@ -118,6 +118,32 @@ class LabelStore:
         changes = [(item, self.labels.get(item, ""), label) for item in items if self.labels.get(item, "") != label]
         return self._commit("skip" if label == SKIPPED else "label", changes, classes)
 
+    def assign(self, labels: Mapping[str, str], expected: str) -> Event:
+        """Give items of one class several other labels in one change.
+
+        Args:
+            labels: new label by item.
+            expected: the label that all these items have.
+
+        Returns:
+            The change.
+
+        Raises:
+            ConflictError: an item has another label than expected.
+            ValueError: an item does not exist, or a label is not a valid name.
+        """
+        classes = list(self.classes)
+        for label in dict.fromkeys(labels.values()):
+            if check_name(label) not in classes:
+                classes = self._with_class(label, classes)
+        for item in labels:
+            if item not in self.items:
+                raise ValueError(f"items: has {item!r}, which does not exist; expected names of items")
+            if self._shown(item) != expected:
+                raise ConflictError(f"{item}: was meanwhile labelled {self._shown(item)!r}; expected {expected!r}")
+        changes = [(item, self.labels[item], label) for item, label in labels.items() if label != expected]
+        return self._commit("assign", changes, classes)
+
     def add_class(self, name: str) -> Event:
         """Add a class without labels.
 
@@ -170,10 +196,11 @@ class LabelStore:
         label = self.labels.get(item, "")
         return "" if label == SKIPPED else label
 
-    def _with_class(self, name: str) -> list[str]:
-        if len(self.classes) >= MAX_CLASSES:
+    def _with_class(self, name: str, classes: list[str] | None = None) -> list[str]:
+        classes = self.classes if classes is None else classes
+        if len(classes) >= MAX_CLASSES:
             raise ValueError(f"name: there are {MAX_CLASSES} classes; expected no more")
-        return [*self.classes, name]
+        return [*classes, name]
 
     def _last_change(self) -> int | None:
         taken_back = {event.undoes for event in self._events}

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from entourage.serve.labelling.pictures import Pictures
+from entourage.data.image_set import ImageFiles
+from entourage.serve.pictures import Pictures
 
 
 def test_pictures_are_encoded_again_and_reduced(pictures: list[Path]) -> None:
-    encoded = Pictures(pictures).get(0, 96)
+    encoded = Pictures(ImageFiles(pictures)).get(0, 96)
     with Image.open(io.BytesIO(encoded)) as image:
         assert (image.format, image.size) == ("JPEG", (96, 64))
         red, green, blue = image.getpixel((40, 30))
@@ -20,18 +21,18 @@ def test_pictures_are_encoded_again_and_reduced(pictures: list[Path]) -> None:
 
 def test_files_that_are_not_images_raise(pictures: list[Path]) -> None:
     with pytest.raises(ValueError, match=r"broken\.png"):
-        Pictures(pictures).get(3, 96)
+        Pictures(ImageFiles(pictures)).get(3, 96)
 
 
 @pytest.mark.parametrize(("index", "side"), [(-1, 96), (4, 96), (0, 97)])
 def test_other_items_and_sides_raise(pictures: list[Path], index: int, side: int) -> None:
     with pytest.raises(ValueError, match="expected"):
-        Pictures(pictures).get(index, side)
+        Pictures(ImageFiles(pictures)).get(index, side)
 
 
 def test_the_cache_is_bounded_and_keeps_the_latest(pictures: list[Path]) -> None:
-    size = len(Pictures(pictures).get(0, 96))
-    cached = Pictures(pictures, cache_bytes=2 * size + size // 2)
+    size = len(Pictures(ImageFiles(pictures)).get(0, 96))
+    cached = Pictures(ImageFiles(pictures), cache_bytes=2 * size + size // 2)
     for index in (0, 1, 2):
         cached.get(index, 96)
     pictures[0].unlink()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from entourage.data.labels import read_labels
-from entourage.serve.labelling.store import MAX_NAME, SKIPPED, ConflictError, LabelStore, check_name
+from entourage.serve.store import MAX_NAME, SKIPPED, ConflictError, LabelStore, check_name
 
 ITEMS = [f"{number}.jpg" for number in range(20)]
 
@@ -131,7 +131,7 @@ def test_unknown_items_raise(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from entourage.serve.labelling.store import LabelStore
+from entourage.serve.store import LabelStore
 folder = Path(sys.argv[1])
 items = [f"{number}.jpg" for number in range(20)]
 store = LabelStore(folder / "known.csv", folder / "serve" / "history.jsonl", items)

@@ -36,9 +36,3 @@ export function classRgb(code) {
 export function classColor(code) {
   return code < 0 ? "var(--muted)" : `rgb(${classRgb(code).map((value) => Math.round(255 * value)).join(" ")})`;
 }
-
-/** The picture of an item, or its name if it has none. */
-export function picture(item, side, hasPictures) {
-  if (!hasPictures) return h("span", { class: "text-item" }, item.name);
-  return h("img", { src: `api/picture/${item.index}?side=${side}`, alt: item.name, loading: "lazy", draggable: "false" });
-}

@@ -1,0 +1,131 @@
+"""Answers that several kinds of pages share: waiting for news, and changes of labels."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from entourage.serve.requests import integer, json_object
+from entourage.serve.store import SKIPPED, ConflictError, Event, LabelStore
+
+POLL_SECONDS = 20.0
+_POLL_STEP = 0.02
+MAX_SHOWN = 1000  # changes of an answer
+MAX_CHANGED = 100_000  # items per request
+
+
+class OpenStore:
+    """A store of labels that is changed by several requests at a time.
+
+    Args:
+        store: the labels.
+        names: names of all items, n of them, in the order of their indices.
+    """
+
+    def __init__(self, store: LabelStore, names: Sequence[str]) -> None:
+        self.store, self.names = store, names
+        self._index = {name: index for index, name in enumerate(names)}
+        self._lock = threading.Lock()
+
+    @property
+    def version(self) -> int:
+        """Version of the labels on disk."""
+        return self.store.version
+
+    def change(self, action: Callable[[LabelStore], Event]) -> Event:
+        """Change labels; they are on disk when this returns."""
+        with self._lock:
+            return action(self.store)
+
+    def labels(self) -> tuple[dict[int, str], list[str], int]:
+        """Return the label by index of the item, the classes and the version, all of one moment."""
+        with self._lock:
+            labels = {self._index[item]: label for item, label in self.store.labels.items()}
+            return labels, list(self.store.classes), self.store.version
+
+    def names_of(self, indices: Sequence[int]) -> list[str]:
+        """Return the names of items.
+
+        Raises:
+            ValueError: an index does not exist.
+        """
+        return names_of(self.names, indices)
+
+    def index_of(self, item: str) -> int:
+        """Return the index of an item by its name."""
+        return self._index[item]
+
+
+def names_of(names: Sequence[str], indices: Sequence[int]) -> list[str]:
+    """Return the names of items; a ValueError if an index does not exist."""
+    for index in indices:
+        if not 0 <= index < len(names):
+            raise ValueError(f"items: has the index {index}; expected indices from 0 to {len(names) - 1}")
+    return [names[index] for index in indices]
+
+
+def open_store(folder: Path, file: str, names: Sequence[str], initial: dict[str, str] | None = None) -> OpenStore:
+    """Open the labels of a folder; the history for undo is below `serve`.
+
+    Args:
+        folder: output folder of a command.
+        file: name of the CSV file with the columns item and label.
+        names: names of all items.
+        initial: labels if the file does not exist.
+
+    Raises:
+        ValueError: two items have one name, or the file is not one of labels of these items.
+    """
+    if len(set(names)) < len(names):
+        repeated = next(name for index, name in enumerate(names) if name in names[:index])
+        raise ValueError(f"{folder}: two items are named {repeated!r}; expected unique names")
+    history = folder / "serve" / f"{Path(file).stem}.jsonl"
+    return OpenStore(LabelStore(folder / file, history, names, initial), names)
+
+
+async def wait_for_news(request: Request, stage: Callable[[], object]) -> str:
+    """Return the stage, in JSON; with the parameter `since`, wait until there is another one.
+
+    Args:
+        request: the request.
+        stage: returns values that differ if there is anything new to show.
+    """
+    since, end = request.query_params.get("since"), time.monotonic() + POLL_SECONDS
+    while since == json.dumps(stage()) and time.monotonic() < end:
+        await asyncio.sleep(_POLL_STEP)
+    return json.dumps(stage())
+
+
+class Changes:
+    """Requests that change a store.
+
+    Args:
+        store: an `OpenStore`, or an object with its methods.
+    """
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+
+    async def make(self, action: Callable[[LabelStore], Event]) -> Response:
+        """Change labels and answer with the change; with status 409 if another page changed them meanwhile."""
+        try:
+            event = await run_in_threadpool(self._store.change, action)
+        except ConflictError as error:
+            return JSONResponse({"error": str(error), "version": self._store.version}, 409)
+        changes = [[self._store.index_of(item), "" if after == SKIPPED else after] for item, _, after in event.changes]
+        shown = {"version": event.version, "kind": event.kind, "undoes": event.undoes, "changes": changes[:MAX_SHOWN]}
+        return JSONResponse({**shown, "classes": event.classes})
+
+    async def undo(self, request: Request) -> Response:
+        """Take back the last change."""
+        version = integer(await json_object(request), "version")
+        return await self.make(lambda store: store.undo(version))
