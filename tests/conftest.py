@@ -30,6 +30,7 @@ EXTRAS = {
     "cli/test_embed.py": ["images", "train"],
     "cli/test_engrave.py": ["music"],
     "cli/test_read.py": ["music"],
+    "cli/test_serve.py": ["serve"],
     "cluster/test_task_training.py": ["train"],
     "cluster/test_train.py": ["audio", "images", "train"],
     "data/datasets/test_music.py": ["music"],

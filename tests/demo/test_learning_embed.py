@@ -66,7 +66,7 @@ def test_the_figure_is_written_to_a_file(monkeypatch: pytest.MonkeyPatch, tmp_pa
     monkeypatch.setattr(demo, "_embedded", lambda digits, trained: demo.pixel_vectors(digits))
     monkeypatch.setattr("sys.argv", ["demo", str(tmp_path / "embed.svg")])
     demo.main()
-    assert (tmp_path / "embed.svg").read_text().startswith('<svg xmlns="http://www.w3.org/2000/svg"')
+    assert (tmp_path / "embed.svg").read_text().startswith('<svg class="zoom" xmlns="http://www.w3.org/2000/svg"')
 
 
 @pytest.mark.parametrize("arguments", [[], ["a.svg", "b.svg"]])
