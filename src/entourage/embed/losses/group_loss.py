@@ -12,12 +12,12 @@ from torch import Tensor, nn
 
 from entourage.embed.losses.batch_graph import (
     BatchGraph,
-    CrossBatchMemory,
     batch_similarity,
     check_shapes,
     check_types,
     check_values,
 )
+from entourage.embed.losses.cross_batch_memory import CrossBatchMemory
 from entourage.embed.losses.options import AnchorChoice, GroupLossOptions, Negatives, Objective, Similarity, loss_preset
 from entourage.game.dynamics import log_replicator
 
