@@ -72,15 +72,16 @@ def config_values(config: ConfigFile | None, types: Mapping[str, Any], **bases: 
 
     Args:
         config: the file, if there is one.
-        types: types of the fields, as from `field_types`; a mapping of types instead of a type describes a dict.
-        **bases: defaults of nested fields, by name; a table of the file replaces only those of their fields that it
-        names.
+        types: type of each field by name, see `field_types`; a mapping instead of a type describes a nested dict.
+        **bases: defaults of nested dataclasses by the name of the field; a table of the file replaces only the values
+            that it contains.
 
     Returns:
         Keyword arguments for the dataclass: the values of the file, and the bases that it does not change.
 
     Raises:
-        ValueError: a key is unknown, or a value has the wrong type or is out of range; the message has the dotted key.
+        ValueError: a key is unknown, or a value has the wrong type or is out of range; the message names the key, such
+            as "training.epochs".
     """
     if config is None:
         return bases

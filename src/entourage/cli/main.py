@@ -70,7 +70,7 @@ class _Commands(TyperGroup):
 
 
 def leaf_commands(group: Any, words: str = "") -> Iterator[tuple[str, Any]]:
-    """Return the words and the commands of a group and of the groups in it; `label` is a command and a group."""
+    """Yield all commands of a group and of its subgroups, each with the words that call it, such as "detect run"."""
     for name, command in group.commands.items():
         path = f"{words} {name}".strip()
         if hasattr(command, "commands"):

@@ -47,10 +47,10 @@ class Output:
         verbose: also print times, and tracebacks of errors.
         name: the words of the command.
         stdout: standard output of the process, while `sys.stdout` collects or drops the lines.
-        lines: buffer of the lines, for the object.
-        result: values of the object.
-        reported: whether the command has a result.
-        skipped: items that were skipped, and why, for the object.
+        lines: lines printed so far, while they are collected for `--json`.
+        result: values of the object that `--json` prints.
+        reported: whether the command has called `report`.
+        skipped: name of each skipped item, and the reason.
     """
 
     as_json: bool = False
@@ -219,7 +219,7 @@ def _renamed(error: Any, words: str) -> str | None:
 
 
 def print_error(error: BaseException) -> int:
-    """Print the line that describes how a command ended, and with `--verbose` the traceback; return the exit code."""
+    """Print the line of `describe_error`, and with `--verbose` the traceback; return the exit code."""
     message, code = describe_error(error)
     if isinstance(error, UsageError) and not message and cast(Any, error).format_message():
         cast(Any, error).show()  # a command without arguments shows its help

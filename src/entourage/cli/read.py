@@ -1,4 +1,4 @@
-"""`entourage read`: pages in, music out."""
+"""`entourage read`: read pages of printed music into files of music."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ def read_loudest_segment(path: Path) -> Tensor:
 
 
 def loudest_segment(samples: Tensor) -> Tensor:
-    """Return the 1.28 s with the most energy, shape (20480,), in steps of 10 ms; shorter sounds are repeated."""
+    """Return the loudest 1.28 s of a sound, shape (20480,); starts at a multiple of 10 ms; repeats shorter sounds."""
     samples = repeat_to_length(samples, SEGMENT_LENGTH)
     energy = (
         samples[: len(samples) // HOP_LENGTH * HOP_LENGTH].reshape(-1, HOP_LENGTH).square().sum(1, dtype=torch.float64)

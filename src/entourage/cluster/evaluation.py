@@ -54,8 +54,7 @@ def score(labels_true: ArrayLike, labels_pred: ArrayLike) -> ClusteringScores:
     Args:
         labels_true: true cluster of each item, shape (n,).
         labels_pred: predicted cluster of each item, shape (n,). Labels are matched, so they need not be those of
-            `labels_true`. -1, DBSCAN's noise, is one more cluster (more favourable to DBSCAN than n errors), except
-            in `k_error`.
+            `labels_true`. -1, the noise of DBSCAN, is treated as one more cluster, except in `k_error`.
 
     Returns:
         The scores. Costs O(n + t p max(t, p)) for t true and p predicted clusters.

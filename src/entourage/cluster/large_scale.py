@@ -98,9 +98,9 @@ def cluster_in_subsets(
         k: number of clusters, if known.
 
     Returns:
-        The partition. Costs n / (set_size / 2) runs of the network, up to three times this number if clusters have no
-        core items, and one more run for each subset that was evaluated for another k than the final one. If n exceeds
-        set_size, all sets have set_size items: the last one is filled up with items of the first subset.
+        The partition. Costs n / (set_size / 2) runs of the network; up to three times as many if some clusters have no
+        core items, and one more for each subset that was first evaluated for another k. If n exceeds set_size, all sets
+        have set_size items: the last one is filled up with items of the first subset.
 
     Raises:
         ValueError: set_size is less than 4 and less than n.

@@ -169,7 +169,7 @@ class ClusterTask(EMATask[BatchSpec, BatchSpec]):
         return {"mr": mean.mr, "nmi": mean.nmi, "k_right": mean.k_right}
 
     def config(self) -> dict[str, Any]:
-        """Return the configuration of the run, data first: other data explain all further differences."""
+        """Return the configuration of the run; data come first, so that a message names them before other values."""
         samplers = {"sampler": self.sampler, "validation": self.validation}
         data = {f"{name}.{key}": value for name, s in samplers.items() for key, value in s.config().items()}
         return {
@@ -192,7 +192,7 @@ def _sampler_limits(sampler: EpisodeSampler) -> dict[str, int]:
 def steps_in_budget(
     task: ClusterTask, run_dir: Path | None, minutes: float, device: str, *, progress: bool | None = None
 ) -> int:
-    """Return the number of steps that fit into the time, or the stored number of a run that is resumed."""
+    """Return the number of steps that fit into the time; for a resumed run, the stored number."""
     recipe = task.recipe
     trial = ClusterTask(copy.deepcopy(task.network), task.sampler, task.validation, task.loss_options, recipe)
     rng = np.random.default_rng(recipe.seed)

@@ -52,7 +52,7 @@ PEER = {"kernel": "knn", "n_neighbors": 15, "alpha": 0.8, "max_iter": 1000}
 
 
 def label_section() -> Section:
-    """Label 1,797 digits from ten labels, for ten random choices of the labels, and draw the run of median accuracy."""
+    """Label 1,797 digits from ten labels, for ten random choices of the labels; draw the result of median accuracy."""
     X, truth = load_digits(return_X_y=True)
     games, peers = [], []
     for seed in range(DRAWS):

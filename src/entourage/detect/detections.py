@@ -211,7 +211,7 @@ def to_class_list(detections: Detections, class_list: ClassSet) -> Detections:
 
 
 def count_unnamed(detections: Detections, class_list: ClassSet) -> int:
-    """Count the detections that `to_class_list` omits because the list lacks both their class and a word with them."""
+    """Count the detections whose class the list lacks and that are not part of a dynamic or number of the list."""
     numbers = {name: number for number, name in enumerate(class_ids(class_list), start=1)}
     named = _list_labels(detections, class_list, numbers) > 0
     for _, members in _list_words(detections, class_list, numbers):

@@ -317,10 +317,10 @@ def weight_folders() -> list[Path]:
 
 
 def shipped_detectors() -> dict[str, Path]:
-    """Return names and files of the installed detectors.
+    """Return the files of the installed detectors by name.
 
     Returns:
-        Names, "default" and, with the distribution of its weights, "muscima", and their files.
+        The file of each detector by its name: "default", and "muscima" if the weights for handwriting are installed.
     """
     names = {}
     for file in (file for folder in weight_folders() for file in sorted(folder.glob("detect*.safetensors"))):

@@ -261,7 +261,7 @@ def align(scan: Grey, page: Grey, min_score: float = 0.6, min_fraction: float = 
         min_fraction: minimum fraction of patches that are found within two pixels of their positions.
 
     Returns:
-        The alignment, without the missing symbols.
+        The alignment. Its `missing` is empty: `write_alignment` compares the symbols.
 
     Raises:
         ValueError: an image is smaller than 200 x 200 pixels or not greyscale, or the two images do not match.

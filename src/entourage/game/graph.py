@@ -101,7 +101,8 @@ class NeighborGraph:
     def weights_to(self, queries: Any) -> sparse.csr_matrix:
         """Compute the similarities of new points to their k nearest points of the graph.
 
-        The weights use the local scales and degrees of the graph, up to a factor per query.
+        The kernel uses the local scales and degrees of the points of the graph. A factor of each query is omitted,
+        because it does not change the query's label.
 
         Args:
             queries: shape (q, d); distances of shape (q, n) with metric="precomputed".

@@ -121,7 +121,7 @@ class MetricSearch:
 
 
 class DistinctSearch:
-    """Search for points that occur more often than they have neighbours: copies would be neighbours of copies only.
+    """Search among points with more copies than neighbours, whose neighbours would otherwise be copies only.
 
     A point is joined to the next of its copies, and otherwise to its nearest distinct points; the copies of these are
     used in turn. The copies of a point are therefore connected to each other and to the rest of the graph.

@@ -104,7 +104,7 @@ class IVFIndex:
         return torch.cat(probe_order)
 
     def probe_ranks(self, queries: Tensor, neighbors: Tensor) -> Tensor:
-        """Return the probe, numbered from 0, in which the search for each neighbour would reach its cell.
+        """Return the number of cells that are searched before the cell of each neighbour.
 
         A sample of exact answers thus yields the recall of every number of probes at once.
 

@@ -73,7 +73,7 @@ def read_metadata(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def no_larger_than(tensors: Mapping[str, Tensor], sizes: Iterable[object] = ()) -> Iterator[None]:
-    """Refuse networks with more parameters than a file, whose header may be hostile, has numbers.
+    """Raise an error if a network has more parameters than a file has numbers, whose header may be hostile.
 
     The networks are built within the block, in this thread. A parameter that is too large is refused before it is
     initialised, so that its memory is reserved but not used.

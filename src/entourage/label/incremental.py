@@ -37,8 +37,9 @@ class IncrementalTransduction:
 
     Returns the labels of `GraphTransduction` for the same graph, in a fraction of the time. The graph, its components
     and the random walks of the warm start are stored. The walks are linear in the labels, so that a new label costs one
-    walk of a single vector, and the dynamics continues from there. It does not continue from its last result: that is
-    close to certainty, which replicator dynamics cannot leave, so that a wrongly labelled region would stay wrong.
+    walk of a single vector, and the dynamics continues from there. It does not continue from its last result, whose
+    distributions are nearly one-hot: replicator dynamics could hardly change them, so that a wrongly labelled region
+    would stay wrong.
 
     Args:
         w: similarities, shape (n, n), CSR, as `GraphTransduction.graph_`.

@@ -1,4 +1,4 @@
-"""Pages in, music out: reading of printed music from images to MusicXML, MEI, MIDI and JSON."""
+"""Reading of printed music: from images of pages to MusicXML, MEI, MIDI and JSON."""
 
 from __future__ import annotations
 

@@ -31,14 +31,14 @@ _STYLES = {"regular": "regular", "double": "light-light", "final": "light-heavy"
 
 @dataclass
 class SystemReading:
-    """A system with its measures, part by part.
+    """A system and its measures; a group is the staves of one part.
 
     Attributes:
         system: the staves.
         spans: the measures on the page.
-        parts: for each group of staves, its measures.
-        readings: for each group and measure, the readings of its rhythm, best first.
-        chords: chord or rest of the score for each event, by the identity of the event and its voice.
+        parts: measures of each group.
+        readings: for each group and measure, the readings of the rhythm, most plausible first.
+        chords: each event, the chord or rest of the score made from it, and the numbers of its group and measure.
     """
 
     system: System
@@ -56,7 +56,7 @@ def read_symbols(
     Args:
         image: grayscale, staff lines `INTERLINE` pixels apart, shape (h, w).
         detections: the symbols on it, in the same pixels.
-        page: the same page at a higher resolution, in which levels of beams are measured.
+        page: the same page at a higher resolution, at which the number of beams of each stem is measured.
         method: how durations and voices are found; see `solve_by`.
 
     Returns:

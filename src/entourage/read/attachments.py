@@ -69,7 +69,7 @@ def attach(layout: Layout, reading: SystemReading, glyphs: Sequence[Glyph]) -> N
     Args:
         layout: the layout of the page.
         reading: a system with its chords; chords and measures are changed in place.
-        glyphs: symbols of the page, best first.
+        glyphs: symbols of the page, highest scores first.
     """
     near = [glyph for glyph in glyphs if _nearest_system(layout, glyph) is reading.system]
     curves = [glyph for glyph in near if glyph.name in ("slur", "tie") and glyph.score > _MIN_ARC_SCORE]

@@ -17,7 +17,12 @@ _FLATS = "BEADGCF"
 
 
 def to_chord(placed: Placed, index: dict[int, int]) -> Chord:
-    """Return a chord or rest without its notes; `index` has the staff of the part for each staff of the system."""
+    """Return a chord or rest without its notes.
+
+    Args:
+        placed: the chord or rest with its rhythm.
+        index: for each staff of the system, its number in the part, from 0.
+    """
     event, choice = placed.event, placed.choice
     staff = index.get(event.staff, placed.staff)
     direction: Literal["", "up", "down"] = event.stem.direction if event.stem is not None else ""
@@ -74,7 +79,7 @@ def _clef_at(staff: int, x: float, span: Span, context: Context) -> Clef:
 
 
 def set_pitches(chords: list[tuple[Event, Chord]], span: Span, index: dict[int, int], context: Context) -> None:
-    """Fill in the notes of chords: pitches by clef, key and the accidentals before them in the measure."""
+    """Fill in the notes of chords; pitches depend on clef, key and earlier accidentals of the measure."""
     valid: dict[tuple[int, int], int] = {}
     for event, chord in sorted(chords, key=lambda item: (item[1].onset, not item[1].grace, item[0].x)):
         for head in event.heads:
@@ -148,7 +153,7 @@ def _beam_state(counts: list[int], k: int, level: int, event: Event) -> Beam:
 
 
 def set_tuplets(chords: list[tuple[Event, Chord]]) -> None:
-    """Mark where tuplets start and stop: runs of chords of a voice with one ratio that fill a note value."""
+    """Mark start and end of each tuplet: chords of a voice with one ratio that together fill a note value."""
     voices: dict[int, list[Chord]] = {}
     for _, chord in chords:
         if not chord.grace:

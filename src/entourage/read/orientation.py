@@ -1,4 +1,4 @@
-"""Pages that lie on their side or are upside down, and the way back from what is read to the pixels of the input."""
+"""Detection of pages that lie on their side or are upside down, and conversion of boxes to pixels of the input page."""
 
 from __future__ import annotations
 

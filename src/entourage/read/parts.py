@@ -24,9 +24,9 @@ class SystemMusic:
 def join_parts(systems: Sequence[SystemMusic]) -> list[Part]:
     """Join the systems of a piece to parts.
 
-    A part is continued by the group of staves at the same place from the bottom of the system with the same number of
-    staves: voices that rest are left out at the top more often than accompaniments at the bottom. Measures of a part
-    that a system leaves out are filled with rests.
+    Groups of staves are assigned to parts from the bottom of the system upwards, by their number of staves: systems
+    more often leave out a resting voice at the top than an accompaniment at the bottom. A part that a system leaves out
+    has rests in its measures.
 
     Args:
         systems: all systems of the piece, in order.

@@ -138,12 +138,12 @@ def run_reading(config: ReadConfig) -> dict[str, Any]:
 
 
 def find_documents(files: Sequence[Path], config: ReadConfig, skipped: list[tuple[str, str]]) -> list[Document]:
-    """Return the scores of a run: one for each file, or one of all files.
+    """Group the pages of a run into scores: one for each file, or with `config.join` one of all files.
 
     Args:
         files: files of the pages.
         config: the configuration.
-        skipped: files that cannot be opened are added, with the reason.
+        skipped: list to which files that cannot be opened are appended, with the reason.
     """
     names = {Path(name).stem for name in RESULTS}
     documents: list[Document] = []

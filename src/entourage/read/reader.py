@@ -1,4 +1,4 @@
-"""`ScoreReader`: pages in, a score out, with the place of each note in the pixels of the input pages."""
+"""`ScoreReader` reads pages as a score, with the box of each note in pixels of the input pages."""
 
 from __future__ import annotations
 

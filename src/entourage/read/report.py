@@ -71,7 +71,7 @@ class MeasureMark:
         system: system of the page, from 1.
         problems: part and reason, for each part whose durations do not add up.
         problem_boxes: staves of these parts.
-        confidence: lowest estimate of its parts.
+        confidence: lowest confidence of its parts.
     """
 
     index: int

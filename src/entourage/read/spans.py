@@ -1,4 +1,4 @@
-"""Measures of a system before their rhythm is solved, and what is valid as the music continues."""
+"""Measures of a system before their rhythm is solved, and the clefs, key and metre that are valid for them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Span:
 
 @dataclass
 class Context:
-    """Clef of each staff, key and metre as the music continues from system to system, and how rhythms are solved."""
+    """Clef of each staff, key and metre, which stay valid from system to system, and how rhythms are solved."""
 
     clefs: dict[int, Clef]
     key: int = 0
@@ -50,7 +50,7 @@ class Context:
 
 
 def spans_of(layout: Layout, system: System, glyphs: list[Glyph], beams: BeamInk) -> list[Span]:
-    """Return the measures of a system; bar lines with no music between them are one."""
+    """Return the measures of a system; bar lines without music between them form one bar line."""
     signs = find_signs(system, glyphs)
     events = find_events(layout, system, [g for g in glyphs if not in_key_signature(g, system, signs)], beams)
     bars = {bar.x: bar for bar in system.bars}

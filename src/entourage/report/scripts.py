@@ -1,7 +1,7 @@
-"""Scripts and styles of reports: the ES modules of `static/`, which the page of `entourage serve` loads, in one text.
+"""Scripts and styles of reports, joined from the ES modules in `static/`, which the page of `entourage serve` shares.
 
-A report is one file that works without a server, so that its modules are put into it when it is written. They are
-small and have distinct names: they are joined in the order of their imports, without `import` and `export`.
+A report is one file that works without a server, so that the text of the modules is written into it. Modules are joined
+in the order of their imports, without the words `import` and `export`; the names that they define are distinct.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The page in the browser: opens what the other commands made, on this machine only."""
+"""The page in the browser, on this machine only: labelling of a data set, and reports of the other commands."""
 
 from entourage.lazy_imports import lazy_exports
 

@@ -1,4 +1,4 @@
-"""The application: the files of the page, the routes of what is open, and answers to errors."""
+"""The application: the files of the page, the routes of the open labelling or report, and answers to errors."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def build_app(routes: Sequence[Route], page: str = "label.html") -> Starlette:
 def report_routes(report: Path) -> list[Route]:
     """Return the route of a finished report.
 
-    It is shown without access to the page, and runs the scripts of this project only, which are recognised by their
-    digests.
+    The report has no access to the page that shows it. Only the scripts of this project run, which are recognised by
+    their digests.
 
     Args:
         report: an HTML file that one of the commands wrote.

@@ -1,4 +1,4 @@
-"""Answers that several kinds of pages share: waiting for news, and changes of labels."""
+"""Answers to requests that change labels, or that wait until there is something new to show."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class OpenStore:
             return action(self.store)
 
     def labels(self) -> tuple[dict[int, str], list[str], int]:
-        """Return the label by index of the item, the classes and the version, all of one moment."""
+        """Return the label by index of the item, the classes and the version, which belong together."""
         with self._lock:
             labels = {self._index[item]: label for item, label in self.store.labels.items()}
             return labels, list(self.store.classes), self.store.version
@@ -83,7 +83,7 @@ def open_store(folder: Path, file: str, names: Sequence[str], initial: dict[str,
         initial: labels if the file does not exist.
 
     Raises:
-        ValueError: two items have one name, or the file is not one of labels of these items.
+        ValueError: two items have the same name, or the file does not contain labels of these items.
     """
     if len(set(names)) < len(names):
         repeated = next(name for index, name in enumerate(names) if name in names[:index])
@@ -93,11 +93,11 @@ def open_store(folder: Path, file: str, names: Sequence[str], initial: dict[str,
 
 
 async def wait_for_news(request: Request, stage: Callable[[], object]) -> str:
-    """Return the stage, in JSON; with the parameter `since`, wait until there is another one.
+    """Wait until the stage differs from the parameter `since` of a request, and return it as JSON.
 
     Args:
-        request: the request.
-        stage: returns values that differ if there is anything new to show.
+        request: the request; without the parameter `since`, the stage is returned at once.
+        stage: returns the current stage, values that change when there is something new to show.
     """
     since, end = request.query_params.get("since"), time.monotonic() + POLL_SECONDS
     while since == json.dumps(stage()) and time.monotonic() < end:
@@ -106,7 +106,7 @@ async def wait_for_news(request: Request, stage: Callable[[], object]) -> str:
 
 
 class Changes:
-    """Requests that change a store.
+    """Changes of a store by requests, and the answers to them.
 
     Args:
         store: an `OpenStore`, or an object with its methods.

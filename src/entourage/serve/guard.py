@@ -1,7 +1,7 @@
 """Protection of the local server: hosts, origins, the token, and the size of requests.
 
-A page of any web site can send requests to a server on this machine. It can neither read the token, nor set the headers
-`Host` (of a name that it controls) and `Origin` to values of this page.
+A page of any web site can send requests to a server on this machine. Such a page can neither read the token, nor send
+requests whose headers `Host` and `Origin` are those of this server.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pictures of items, decoded by the guarded reader and encoded again: no byte of a file reaches the page."""
+"""Pictures of items, decoded by a reader that expects hostile files, and encoded again as JPEG for the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recognition of what a command wrote to a folder, and of the inputs of a labelling."""
+"""Recognition of output folders by the command that wrote them, and the labels given to a finished labelling."""
 
 from __future__ import annotations
 

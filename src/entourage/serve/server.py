@@ -53,7 +53,7 @@ def serve_directory(
     confirm: Callable[[Path], bool] = lambda source: False,
     strategy: str | None = None,
 ) -> None:
-    """Open what a command wrote to a folder, until the process is interrupted.
+    """Serve a folder that a command wrote, until the process is interrupted.
 
     Args:
         path: the folder.
@@ -81,7 +81,7 @@ def serve_directory(
 
 
 def serve_labelling(config: SessionConfig, options: ServeOptions) -> None:
-    """Open a labelling, new or not, until the process is interrupted.
+    """Serve a new or existing labelling, until the process is interrupted.
 
     Args:
         config: inputs and outputs.

@@ -46,7 +46,8 @@ class LabelStore:
     """Labels of items by name. Every change is on disk when the method returns.
 
     A killed process leaves both files complete: the history is a log whose last line may be cut off, `known.csv` is
-    replaced in one step. `known.csv` counts: if it was edited elsewhere, the history starts again.
+    replaced in one step. If `known.csv` was edited by another program, its labels are used and the history starts
+    again.
 
     Args:
         path: the file `known.csv`; it need not exist.

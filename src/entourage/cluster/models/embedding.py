@@ -32,7 +32,7 @@ class PointEmbedding(nn.Module):
         self.standardise = standardise
 
     def forward(self, x: Tensor) -> Tensor:
-        """Convert points, shape (b, n, d), to single precision; `standardise`: mean 0 and mean square 1 per set."""
+        """Convert points, shape (b, n, d), to float32; with `standardise`, each set has mean 0 and mean square 1."""
         return (standardize(x) if self.standardise else x).float()
 
 

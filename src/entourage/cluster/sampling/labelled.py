@@ -120,7 +120,7 @@ class LabelledSampler:
         return shuffled(Episode.of_labels(x, labels), generator)
 
     def pair_prior(self, n: int, k_max: int | None = None) -> float:
-        """Return the exact phi: cluster sizes are `min_cluster_size` plus a binomial number of the other items."""
+        """Return phi exactly: the size of a cluster is `min_cluster_size` plus a binomial number."""
         counts = range(self.k_min, self._check_k_max(n, k_max) + 1)
         return sum(expected_pairs(k, n, self.min_cluster_size) for k in counts) / len(counts) / (n * (n - 1))
 
@@ -188,9 +188,9 @@ PRIOR_DRAWS = 400
 class ConstraintSampler:
     """Sampler of episodes from pairwise constraints.
 
-    Draws from the connected components of the must-links. A set starts with a random component; further ones, up to k,
-    have a cannot-link to a component in the set. Pairs of components without a constraint are unknown, and so is then
-    the number of clusters; the loss ignores both.
+    Items that must-links connect form a component. A set starts with a random component; others are added that have a
+    cannot-link to a component of the set, up to `k_max` in all. If two components of a set have no cannot-link, it is
+    unknown whether they are one cluster, and the number of clusters is unknown, too; the loss ignores both.
 
     Args:
         items: array or tensor, shape (m, ...).

@@ -1,7 +1,7 @@
 """Readers of MUSCIMA++ (140 handwritten pages) and DeepScoresV2, from archives or folders.
 
-Archives may be hostile. Of a zip archive, only the tables are unpacked at first, up to the size that they have in the
-data set; images are unpacked one at a time.
+Archives may be hostile: the tables of a zip archive are unpacked only up to the size that they have in the published
+data set, and images one at a time.
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 
 The network processes pages at about half their size, where a stem is one pixel wide: an error of half a pixel is half
 of its box. Two kinds of objects are refined. Isolated objects end where their connected components of ink end. Stems
-and ledger lines, which cross other symbols, lie where nearly all of their length is ink, provided that they are ruled:
-a handwritten stem leans and is wider than its columns of ink. All other boxes are unchanged, as are all boxes of pages
-whose staff lines are not solid, such as blurred photographs, where thin strokes are broken, too.
+and ledger lines, which cross other symbols, consist of the columns or rows of pixels that are ink over nearly all of
+their length. This requires straight lines: no column of pixels follows a handwritten stem, which leans. All other boxes
+are unchanged, as are all boxes of pages whose staff lines are not solid, such as blurred photographs, where thin
+strokes are broken, too.
 """
 
 from __future__ import annotations
@@ -144,7 +145,7 @@ def refine_lines(ink: Mask, boxes: Boxes, interline: float, ends: float, min_ink
 
 
 def are_ruled(predicted: Boxes, refined: Boxes) -> bool:
-    """Return whether vertical lines were drawn with a ruler: leaning ones become much thinner when refined.
+    """Return whether vertical lines are printed or ruled: leaning ones become much thinner when refined.
 
     Args:
         predicted: boxes of the network, shape (n, 4).

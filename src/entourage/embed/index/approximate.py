@@ -60,7 +60,7 @@ def top_cosines(
 def build_cells(vectors: NDArray[np.float32], path: Path, approximate: bool | None = None) -> int:
     """Build the approximate index of vectors, if it is requested or worth it and faiss is installed.
 
-    The number of cells to search is the smallest with a recall of 0.97 on a sample, twice as many each time.
+    The number of cells to search is doubled until the recall on a sample is at least 0.97.
 
     Args:
         vectors: rows of length 1, shape (n, d); may be mapped into memory.

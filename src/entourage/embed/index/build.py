@@ -134,7 +134,8 @@ def update_images(
 
     An image whose file has the size and modification time of the last update is not read. Others are recognised by
     their content, so that renamed and copied images are not embedded again. Vectors are stored while others are
-    computed: an interrupted call resumes when it is repeated. The former version is complete until the end.
+    computed: an interrupted call resumes when it is repeated. The former version can be searched until the new one is
+    complete.
 
     Args:
         folder: folder of the index.

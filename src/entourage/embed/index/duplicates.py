@@ -50,7 +50,7 @@ class Duplicates:
 
     Attributes:
         groups: names of the items of each group, in the order of the index; the largest group first.
-        similarities: smallest similarity of a connecting pair of each group: a correlation of pixels, or a cosine.
+        similarities: smallest similarity of the pairs that connect each group: a correlation of pixels, or a cosine.
         skipped: name and reason of each image that could not be read again.
     """
 
@@ -198,7 +198,7 @@ def _score(first: Tensor, second: Tensor) -> Tensor:
 
 
 def aligned_correlation(first: Tensor, second: Tensor) -> Tensor:
-    """Compute the correlation of pairs of grey images, shape (p, s, s), after aligning the second, shape (p,)."""
+    """Align the second image of each pair with the first, shape (p, s, s) each; return correlations, shape (p,)."""
     p, side = len(first), first.shape[1]
     axis = (torch.arange(side) + 0.5) * 2 / side - 1  # centres of pixels from -1 to 1
     y, x = torch.meshgrid(axis, axis, indexing="ij")

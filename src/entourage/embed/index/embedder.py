@@ -195,7 +195,7 @@ class Embedder:
             return embeddings
 
     def load_pixels(self, source: ImageSource, index: int) -> Tensor | str:
-        """Read and preprocess an image; the reason, in one line, if it cannot be read."""
+        """Read and preprocess an image; return the reason, in one line, if it cannot be read."""
         try:
             return self.preprocess(source.read(index, shorter_side=self.decode_side))
         except UnreadableImageError as error:

@@ -34,7 +34,7 @@ class Version:
         model: name from which the network is loaded, see `Embedder.load`; "" for vectors, None for a module.
         source: the source, as an absolute path or the name of a data set.
         skipped: name and reason of each image that could not be read.
-        skipped_states: state of each of these images, otherwise the digest of its content.
+        skipped_states: state of each of these images; the digest of its content if it has no state.
         probes: number of cells to search for each query; 0 without an approximate index.
     """
 

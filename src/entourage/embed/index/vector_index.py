@@ -156,7 +156,7 @@ class Index:
             queries: vectors of any length but zero, shape (q, d), such as rows of `vectors` or a result of `embedder`.
             top_k: number of items to find for each query, limited to n.
             threshold: smallest cosine of an item; None for any.
-            exclude: row of each query in the index, which is not among its results, or None.
+            exclude: for each query, the row of the index that is left out of its results; None leaves out no row.
 
         Returns:
             The items of each query, most similar first. Costs O(q n d) time; with an approximate index, the time of a

@@ -1,4 +1,4 @@
-"""Losses of pytorch-metric-learning with the interface of the Group Loss, and the Group Loss with that library's.
+"""Losses of pytorch-metric-learning with the interface of the Group Loss, and the Group Loss with their interface.
 
 The parameters of each loss are those of its paper; comments give the reasons for exceptions.
 """

@@ -39,9 +39,9 @@ class TrainedEmbedding:
         preprocessing: size and normalisation of its input.
         stages: result of each stage; empty if the network was loaded from a file.
         best: Recall@1 of the held-out classes with these weights; None without held-out classes.
-        epoch: epoch after which the network had these weights, over all stages, from 1. It is the last of the epochs
-            with the best Recall@1 of the held-out classes, or the last epoch without them; None if the network was
-            loaded from a file.
+        epoch: epoch after which the network had these weights, over all stages, from 1. With held-out classes, it is
+            the last of the epochs with the best Recall@1, otherwise the last epoch; None if the network was loaded from
+            a file.
     """
 
     network: EmbeddingNetwork
@@ -61,8 +61,8 @@ def hold_out_classes(labels: ArrayLike, fraction: float, seed: int = 0) -> tuple
 
     Args:
         labels: the class of each row, shape (n,).
-        fraction: fraction of the classes to hold out, rounded. Each side has two classes at least, and the held-out
-            one four if there are twelve classes or more: with fewer, many networks reach a Recall@1 of 1.
+        fraction: fraction of the classes to hold out, rounded. Each part has at least two classes. Of twelve classes or
+            more, at least four are held out, because many networks reach a Recall@1 of 1 on fewer.
         seed: random seed of the choice of classes.
 
     Returns:

@@ -95,7 +95,7 @@ class Staves:
         return self.staff_key(mark.group.closest("staff"))[1]
 
     def position(self, mark: Mark, number: int) -> tuple[int, int]:
-        """Return the steps of a mark above the middle of staff `number`, and the number of lines of that staff."""
+        """Return how many steps a mark is above the middle of staff `number`, and how many lines the staff has."""
         lines = self._lines.get((mark.group.closest("measure"), number))
         if not lines:  # the measure has no staff of this number: use that of the mark
             lines = self._lines.get(self.staff_key(mark.group.closest("staff")))

@@ -1,8 +1,8 @@
 """Fonts: Verovio's music fonts, custom SMuFL fonts, and outlines of text.
 
-Lyrics, titles and fingerings are outlines as the music is, rendered by the same rasteriser. The text font is STIX, a
-typeface similar to Times that matplotlib contains, so that pages are equal on all machines. Music glyphs inside text,
-such as the note of a metronome mark, come from the music fonts.
+Lyrics, titles and fingerings are outlines, which are rendered by the same rasteriser as the music. The text font is
+STIX, a typeface similar to Times that matplotlib contains, so that pages are equal on all machines. Music glyphs inside
+text, such as the note of a metronome mark, come from the music fonts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A transductive classifier that chooses features' scale, graph and method by hiding some of the given labels."""
+"""A transductive classifier that weights scales of features, graphs and methods by hiding some of the given labels."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Member:
 
 
 class AutoTransduction(ClassifierMixin, BaseEstimator):
-    """Label all points from a few labelled ones by a weighted mean of methods, which hidden labels weight.
+    """Transductive classifier that combines several methods, weighted by how well they predict hidden labels.
 
     Members are the game on several graphs (views of the features, numbers of neighbours), logistic regression and,
     for tables, randomised trees. Some of the given labels are hidden in turn. The weights are those of the mixture that
@@ -98,7 +98,7 @@ class AutoTransduction(ClassifierMixin, BaseEstimator):
         confidence_is_checked_: whether enough labels were hidden to rely on the confidences.
         hidden_accuracy_: accuracy on the hidden labels, with its standard error; None if none were hidden.
         members_: the members, largest weight first.
-        notes_: remarks for the user, one line each: whether a graph is the wrong tool, whether confidences are checked.
+        notes_: remarks for the user, one line each: whether a graph suits the data, whether confidences are checked.
         labelled_mask_: mask of the labelled points, shape (n,).
         unreached_: indices of the points for which no member has an answer.
         undecided_: indices of the points without a label: the unreached ones and ties.

@@ -29,11 +29,11 @@ Views = Sequence[dict[str, Any]]  # view by name, for each feature set
 
 @dataclass(frozen=True)
 class MemberSpec:
-    """What a member is, without its fit.
+    """Specification of a member: method, features and number of neighbours.
 
     Attributes:
         kind: "game", "poisson", "logistic" or "trees".
-        views: index of the feature set and name of the view; several for a graph that is the mean of theirs.
+        views: feature set (its index) and name of each view; the graph of several views is the mean of their graphs.
         n_neighbors: neighbours of a graph; None for "auto" and for classifiers.
     """
 
@@ -65,8 +65,8 @@ def list_members(
         names: names of the views of each set.
         columns: number of columns of each set; 0 if it is sparse.
         n: number of points.
-        with_hidden: whether labels can be hidden to weight the members. Otherwise Poisson learning is included, and
-            of the three views of a set of columns of one unit the ranks are left out.
+        with_hidden: whether labels can be hidden to weight the members. If not, Poisson learning is added, and the view
+            "rank" of a set with three views is omitted.
     """
     specs: list[MemberSpec] = []
     for index, views in enumerate(names):

@@ -28,7 +28,7 @@ def stacking_weights(hidden: Floats, codes: NDArray[np.int64], prior: Floats, n_
     Args:
         hidden: distributions of the h hidden labels by each of s members, shape (s, h, m).
         codes: class of each hidden label, shape (h,).
-        prior: prior weight of each member, shape (s,), positive; PRIOR_STRENGTH is their sum after scaling.
+        prior: prior weight of each member, shape (s,), positive; scaled to the sum PRIOR_STRENGTH.
         n_iter: number of iterations.
 
     Returns:

@@ -1,7 +1,7 @@
 """Views of a feature set: tables and arrays as matrices in which distances are meaningful.
 
-Columns of a table differ in unit, and many are not normally distributed. Which scale carries the labels cannot be known
-in advance, so that there are several views, among which hidden labels decide (`label.auto`).
+Columns of a table differ in unit, and many are not normally distributed. The best scale cannot be known in advance, so
+that there are several views; `AutoTransduction` weights them by how well they predict hidden labels.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class PiModel(WeightedMethod):
     default_weight = 0.1
 
     def unlabelled_views(self, batch: Batch) -> Sequence[Tensor]:
-        """Return two weak views."""
+        """Return two weak views of each image."""
         return self.views.weak(batch.unlabelled), self.views.weak(batch.unlabelled)
 
     def unlabelled_loss(self, logits: Sequence[Tensor], batch: Batch, step: int) -> Tensor:
@@ -92,7 +92,7 @@ class PseudoLabel(ConfidenceThresholdMethod):
     """Pseudo-Label: cross-entropy with the network's own confident predictions, with a weight that grows."""
 
     def unlabelled_views(self, batch: Batch) -> Sequence[Tensor]:
-        """Return one weak view."""
+        """Return one weak view of each image."""
         return (self.views.weak(batch.unlabelled),)
 
     def unlabelled_loss(self, logits: Sequence[Tensor], batch: Batch, step: int) -> Tensor:
@@ -106,7 +106,7 @@ class FixMatch(ConfidenceThresholdMethod):
     """FixMatch: cross-entropy of strong views with the network's confident predictions for weak views."""
 
     def unlabelled_views(self, batch: Batch) -> Sequence[Tensor]:
-        """Return a weak and a strong view."""
+        """Return a weak and a strong view of each image."""
         return self.views.weak(batch.unlabelled), self.views.strong(batch.unlabelled)
 
     def unlabelled_loss(self, logits: Sequence[Tensor], batch: Batch, step: int) -> Tensor:

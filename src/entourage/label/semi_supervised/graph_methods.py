@@ -69,7 +69,7 @@ class GraphPseudoLabel(SemiSupervisedMethod):
         return {"loss": self.unlabelled_loss([model(views).float()], batch, step)}
 
     def unlabelled_views(self, batch: Batch) -> Sequence[Tensor]:
-        """Return one weak view."""
+        """Return one weak view of each image."""
         return (self.views.weak(batch.unlabelled),)
 
     def unlabelled_loss(self, logits: Sequence[Tensor], batch: Batch, step: int) -> Tensor:

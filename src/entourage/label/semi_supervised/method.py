@@ -169,7 +169,7 @@ class SemiSupervisedMethod(EMATask[tuple[Rows, Rows], Batch]):
         return float(np.exp(-5.0 * (1.0 - done) ** 2))
 
     def after_step(self, step: int) -> None:
-        """Copy the main process's batch statistics to all processes, as a checkpoint stores, and update the average."""
+        """Copy the batch statistics of the main process to all others, as checkpoints do; update the weight average."""
         _broadcast_statistics(self.model)
         super().after_step(step)
 

@@ -67,8 +67,9 @@ def write_midi(score: Score, path: Path, *, tempo: float = 100.0, repeats: bool 
 def to_midi(score: Score, *, tempo: float = 100.0, repeats: bool = True) -> bytes:
     """Return a score as a standard MIDI file of format 1.
 
-    Ties are one note, staccato notes sound for half of their time, grace notes before the beat. Dynamics set the
-    velocity of the notes of their part, pedal marks are control changes. Trills and tremolos are plain notes.
+    Tied notes become one note. Staccato notes last half of their duration, and grace notes are played before the beat.
+    Dynamics set the velocity of the notes of their part; pedal marks become control changes. Trills and tremolos are
+    played as single notes.
 
     Args:
         score: the music.

@@ -43,10 +43,10 @@ class _Stroke:
 
 
 def find_bars(system: System, ink: Mask, heads: Floats, glyphs: Floats, dots: Floats) -> list[BarLine]:
-    """Return the bar lines of a system: strokes that enough of its staves have at the same place.
+    """Return the bar lines of a system: vertical strokes at the same place in enough of its staves.
 
-    Lines that are broken or faded are accepted where most of the line is ink through all staves and, if the other bar
-    lines continue between the staves, between them.
+    A broken or faded line is accepted if most of its pixels are ink in all staves and, if the other bar lines continue
+    between the staves, also between them.
     """
     strokes = [(k, stroke) for k in range(len(system.staves)) for stroke in _strokes(system, k, ink, heads, glyphs)]
     plain = [item for item in strokes if not item[1].touched]

@@ -1,4 +1,4 @@
-"""Ink of a page, and how much of it columns of pixels show.
+"""Ink of a page, and the fraction of ink in columns of pixels.
 
 All coordinates are pixels of a page whose staff lines are `INTERLINE` pixels apart.
 """
@@ -35,7 +35,7 @@ def binarize(image: GrayImage, zoom: float = 1.0) -> Mask:
 
 
 def boxes_of(detections: Detections, accept: Callable[[str], bool], threshold: float) -> Floats:
-    """Return the boxes of the accepted classes with at least a score, shape (n, 4)."""
+    """Return the boxes of the accepted classes whose scores reach the threshold, shape (n, 4)."""
     names = detections.names
     accepted = np.array([accept(name) for name in names], dtype=np.bool_)
     boxes = detections.boxes.numpy()[accepted & (detections.scores.numpy() >= threshold)]

@@ -1,6 +1,7 @@
 """Staves of a page, traced in the image, because a line of a scanned page is rarely straight.
 
-The detector says where to look; the course of the five lines is the one with the highest contrast over the whole width.
+The detector gives the approximate places. The course of the five lines is the path with the highest contrast over the
+whole width.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ def _is_head(kind: str, name: str) -> bool:
 def ledger_stretch(staves: list[StaffLines], detections: Detections) -> float:
     """Return by which fraction ledger lines are farther apart than staff lines, as in old prints.
 
-    Heads up to two ledger lines show it: their class says whether they are on a line or between two.
+    Computed from noteheads on and between the first two ledger lines: the class of a head states whether it is on a
+    line.
     """
     found = []
     for name, parity in (("OnLine", 0), ("InSpace", 1)):
@@ -59,7 +61,7 @@ def find_staves(image: GrayImage, detections: Detections) -> list[StaffLines]:
 
     Args:
         image: grayscale, staff lines `INTERLINE` pixels apart, shape (h, w).
-        detections: the symbols on it; boxes of the class "staff" say where to look.
+        detections: the symbols on it; boxes of the class "staff" give the approximate places of the staves.
 
     Returns:
         The staves. Boxes of one staff that were detected in pieces are joined; boxes without five lines are dropped.
@@ -217,8 +219,8 @@ def _best_row(contrast: Floats, x: int, y: float, reach: float) -> float | None:
 def trim(staff: StaffLines, contrast: Floats, common: tuple[float, float] | None = None) -> StaffLines:
     """Move the ends of a staff to the ends of its lines.
 
-    The window of the trace blurs them, and the letters of a name before the staff may continue the trace: short pieces
-    beyond a gap are dropped.
+    The ends of a traced staff are blurred by the window of the trace, and the trace may continue into the letters of a
+    name before the staff. Short pieces beyond a gap are therefore dropped.
 
     Args:
         staff: the staff as it was traced.

@@ -1,4 +1,4 @@
-"""What a page consists of: staves with the course of their lines, bar lines, systems and their measures.
+"""Data types of the layout of a page: staves with the course of their lines, bar lines, systems, measures.
 
 All coordinates are pixels of a page whose staff lines are `INTERLINE` pixels apart.
 """
@@ -57,7 +57,7 @@ class StaffLines:
         return self.y(x) + 2 * self.spacing
 
     def position(self, x: float, y: float) -> float:
-        """Return the staff position of a point: steps above the middle line, two for each distance between lines."""
+        """Return how many steps a point is above the middle line; a step is half of the distance between lines."""
         steps = (self.y(x) - y) / (self.spacing / 2)
         beyond = abs(steps) - 4
         return float(steps if beyond <= 0 else np.copysign(4 + beyond / (1 + self.stretch), steps))

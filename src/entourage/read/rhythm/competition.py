@@ -1,10 +1,11 @@
 """The game of competing readings: each chord or rest of a measure is a player, its readings are its strategies.
 
-A reading is paid for going well with those of the players around it: chords of one beamed group are all in a tuplet or
-none is, chords that begin and end together on two staves last equally long, the distance to the next chord grows with
-the duration, and the durations of a staff with one voice add up to the measure. The replicator dynamics start from the
-plausibility of what is printed; where they end, readings that go well together are frequent and the others rare. The
-search for a consistent reading then pays for rare readings.
+The payoff of a reading is high if it is consistent with the readings of the neighbouring players: all chords of a
+beamed group are in a tuplet or none is, chords that begin and end together on two staves have equal durations, the
+distance to the next chord increases with the duration, and the durations of a staff with one voice add up to the
+measure. The initial distributions are the plausibilities of the printed durations. After the replicator dynamics,
+readings that are consistent with each other have high probabilities. The search for a consistent reading then adds a
+cost for improbable readings.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _MIN_SHARE = 1e-6
 
 
 def play(measure: MeasureInput) -> MeasureInput:
-    """Return a measure whose readings cost more, the rarer they are in the equilibrium of the game.
+    """Add a cost to each reading of a measure, which is higher for lower probabilities in the equilibrium of the game.
 
     Args:
         measure: chords, rests and the expected length.

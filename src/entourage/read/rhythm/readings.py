@@ -1,4 +1,4 @@
-"""Readings of the rhythm of a measure, and what is known of it before it is solved."""
+"""Data types of the search for the rhythm of a measure: its input and its readings."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Reading:
 
 @dataclass
 class MeasureInput:
-    """What is known of a measure before its rhythm is solved.
+    """Input of the search: what is known of a measure before its rhythm is solved.
 
     Attributes:
         events: chords and rests without grace notes, from left to right.
@@ -87,12 +87,12 @@ def readings_of(measure: MeasureInput) -> list[list[Choice]]:
 
 
 def columns_of(measure: MeasureInput) -> list[list[int]]:
-    """Return the indices of chords and rests that begin at about the same x, from left to right."""
+    """Return the indices of chords and rests, grouped by those that begin at about the same x, from left to right."""
     return group_columns(measure.events, list(range(len(measure.events))))
 
 
 def group_columns(events: Sequence[Event], active: list[int]) -> list[list[int]]:
-    """Return the active ones of the events that begin at about the same x, from left to right."""
+    """Return the indices in `active`, grouped by events that begin at about the same x, from left to right."""
     columns: list[list[int]] = []
     for i in sorted(active, key=lambda i: events[i].x):
         if columns and events[i].x - events[columns[-1][0]].x < _COLUMN:

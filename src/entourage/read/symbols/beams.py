@@ -1,7 +1,7 @@
-"""Levels of beams, measured in the ink next to the free end of each stem.
+"""Number of beams of each stem, measured in the ink next to its free end.
 
-Boxes of beams that lie one above the other overlap, so they do not show how many there are. The ink does, at the
-resolution of the page: at `INTERLINE` pixels between staff lines the gaps between thick beams close.
+The boxes of beams that lie one above the other overlap, so that their number cannot be determined from boxes. The ink
+is used at the resolution of the input page, because thick beams merge at `INTERLINE` pixels between staff lines.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Noteheads, stems, beams, flags, dots and accidentals of a system, assembled to chords and rests by their geometry.
 
-Coordinates are pixels of a page whose staff lines are `INTERLINE` pixels apart. Levels of beams are measured in the ink
-next to the free end of each stem, because the boxes of beams that lie one above the other overlap.
+Coordinates are pixels of a page whose staff lines are `INTERLINE` pixels apart. The number of beams of a stem is
+measured in the ink next to its free end, because the boxes of beams that lie one above the other overlap.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def find_events(layout: Layout, system: System, glyphs: list[Glyph], beam_ink: B
     Args:
         layout: the layout of the page.
         system: one of its systems.
-        glyphs: the symbols of the page, best first.
-        beam_ink: where levels of beams are measured; without it, in the ink of the layout.
+        glyphs: the symbols of the page, highest scores first.
+        beam_ink: ink in which the number of beams is measured; None: the ink of the layout.
 
     Returns:
         Chords and rests from left to right.

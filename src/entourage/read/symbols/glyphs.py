@@ -135,7 +135,7 @@ class Event:
 
 
 def to_glyphs(detections: Detections, min_score: float = _MIN_PART_SCORE) -> list[Glyph]:
-    """Return the detections with at least a score, best first."""
+    """Return the detections whose scores reach the threshold, highest scores first."""
     order = detections.scores.argsort(descending=True, stable=True).tolist()
     names, boxes, scores = detections.names, detections.boxes.numpy().astype(np.float64), detections.scores.tolist()
     return [Glyph(names[i], boxes[i], scores[i]) for i in order if scores[i] >= min_score]
@@ -152,7 +152,7 @@ def iou(a: Floats, b: Floats) -> float:
 
 
 def distinct(glyphs: Iterable[Glyph]) -> list[Glyph]:
-    """Return the symbols without those that overlap one with a higher score; they come best first."""
+    """Return the symbols without those that overlap an earlier one; they are sorted, highest scores first."""
     found: list[Glyph] = []
     for glyph in glyphs:
         if all(iou(glyph.box, other.box) < _MAX_OVERLAP for other in found):

@@ -42,7 +42,7 @@ def find_signs(system: System, glyphs: Sequence[Glyph]) -> list[Sign]:
 
     Args:
         system: the system.
-        glyphs: symbols of the page, best first.
+        glyphs: symbols of the page, highest scores first.
 
     Returns:
         The signs. A key signature or metre that fewer than half of the staves show is left out.

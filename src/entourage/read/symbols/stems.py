@@ -16,7 +16,7 @@ _STEM_END = 7.0  # pixels by which the centre of a head may lie beyond the end o
 
 
 def find_stems(glyphs: list[Glyph], heads: list[Head], ink: Mask) -> list[Stem]:
-    """Return stems: those detected, lengthened to the ends of their ink, and those that the ink next to heads shows."""
+    """Return the detected stems, extended to the ends of their ink, and stems found in the ink next to noteheads."""
     found: list[Stem] = []
     for glyph in (g for g in glyphs if g.name == "stem"):
         stem = _trace_stem(ink, glyph.x, float(glyph.box[1]), float(glyph.box[3]))

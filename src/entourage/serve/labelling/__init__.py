@@ -1,1 +1,1 @@
-"""Labelling in the browser: labels on disk, the game in the loop, pictures, the map, and the routes of the page."""
+"""Labelling in the browser: labels on disk, the game after each change, pictures, the map, the routes of the page."""

@@ -18,13 +18,14 @@ MAX_QUERY = 200
 
 
 def list_items(names: Sequence[str], snapshot: Snapshot, parameters: Mapping[str, str]) -> dict[str, Any]:
-    """Return a page of items.
+    """Return the items that a request asks for, one page of them.
 
     Args:
         names: names of all items, n of them.
         snapshot: labels and confidences.
-        parameters: `ids`: indices with commas, which excludes the other parameters; `class`; `kind`: see `Kind`; `q`:
-            part of the name, ignoring case; `order`: see `Order`; `offset` and `limit`.
+        parameters: the query of the request: `ids` (indices separated by commas; all else is then ignored), or `class`
+            (name of a class), `kind` (one of `Kind`), `q` (part of the item's name, ignoring case), `order` (one of
+            `Order`), `offset` and `limit`.
 
     Returns:
         "total": number of matching items; "items": index, name, label, whether it was given, and confidence.

@@ -30,7 +30,7 @@ _REGIONS = 24  # suggestions before the graph is ready
 
 @dataclass(frozen=True)
 class SessionConfig:
-    """What a session labels, and where it writes.
+    """Configuration of a session: its source, its output folder and the options of the game.
 
     Attributes:
         source: a folder of images or a feature file.
