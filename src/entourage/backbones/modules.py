@@ -42,7 +42,7 @@ def wrap_module(
         size: side, or height and width, of the module's input.
         mean: mean of each RGB channel, which is subtracted from values of 0 to 255; the default is that of ImageNet.
         std: standard deviation of each channel, which divides the result.
-        crop: fraction of the shorter side that is cropped, see `Preprocessing`.
+        crop: fraction of the shorter side that is kept, see `Preprocessing`.
         interpolation: "nearest", "bilinear", "bicubic" or "lanczos".
         name: name of the backbone.
 

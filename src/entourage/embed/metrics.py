@@ -42,8 +42,8 @@ def k_means(
         points: shape (n, d), finite, float32 or float64.
         n_clusters: number of clusters, 1 to n.
         seed: random seed of the initial centres.
-        n_init: number of starts. When None, it depends on n (k + 32) d: 10 below 4e8 (for example 6,000 points of 512
-            dimensions in 100 clusters), fewer above, and 1 from 2e9 on, where a further start would take minutes.
+        n_init: number of starts; None: 10 for up to about 6,000 points of 512 dimensions in 100 clusters, fewer for
+            more data, and a single one if a further start would take minutes; see `default_n_init`.
         max_iter: maximum number of iterations of a start.
         tol: tolerance. A start ends when the squared movements of all centres sum to no more than this fraction of the
             mean variance of a dimension.
@@ -71,7 +71,7 @@ def k_means(
 
 
 def default_n_init(n: int, k: int, d: int) -> int:
-    """Return the default number of starts for n points, k clusters and d dimensions: 1 to 10, fewer for large data."""
+    """Return the default number of starts: 10 if n (k + 32) d is below 4e8, fewer above, and 1 from 2e9 on."""
     return max(1, min(MAX_N_INIT, MAX_PRODUCTS // (n * (k + MIN_CLUSTER_COST) * max(d, 1))))
 
 

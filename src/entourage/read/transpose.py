@@ -25,8 +25,8 @@ class Interval:
     """An interval upwards (positive) or downwards (negative).
 
     Attributes:
-        steps: staff positions.
-        semitones: semitones.
+        steps: number of staff positions.
+        semitones: number of semitones.
     """
 
     steps: int

@@ -1,4 +1,4 @@
-"""From codes to clusters: greedy selection of seeds, P(k) from the seeds, soft k-means; and the networks' output type.
+"""Clusters from the codes of items: greedy selection of seeds, P(k), soft k-means; and the networks' output type.
 
 Each seed is the item with the largest expected number of cluster members that are not assigned to earlier seeds. The
 probability of a further cluster is computed from the same features for every seed, so P(k) is a chain of conditional

@@ -124,7 +124,7 @@ class Graphs:
             yield self._graphs[key]
 
     def weights(self, spec: MemberSpec) -> sparse.csr_matrix:
-        """Return the graph of a member, shape (n, n): the mean of those of its views."""
+        """Return the graph of a member, shape (n, n): the mean of the graphs of its views."""
         graphs = [graph.w for graph in self.neighbor_graphs(spec)]
         if len(graphs) == 1:
             return graphs[0]
