@@ -82,8 +82,11 @@ class LabelHarmonic(LinearLabeller):
     """Gaussian fields and harmonic functions (Zhu, Ghahramani and Lafferty, 2003).
 
     Labelled points are fixed, and every other point is the weighted mean of its neighbours: L_UU F_U = W_UL Y_L. With
-    few labels in a large graph, F is nearly constant except close to the labels, and the method fails. For the
-    arguments see `GraphLabeller`.
+    few labels in a large graph, F is nearly constant except close to the labels, and the method fails.
+
+    Args:
+        n_neighbors, affinity, squared, symmetrize, normalize, negatives, metric, classes, max_iter, tol, device: see
+            `GraphLabeller`.
     """
 
     def _distribute(self, problem: TransductionProblem) -> Floats:
@@ -152,7 +155,11 @@ class PoissonLearning(LinearLabeller):
     Labels are sources and sinks instead of fixed values, so that their influence does not vanish in large graphs. Each
     connected component of the graph is a separate problem, centred by its own mean. Scores divided by their root mean
     square are converted to distributions by softmax. Labels are not fixed: the neighbours of a labelled point may
-    change its label. For the arguments see `GraphLabeller`.
+    change its label.
+
+    Args:
+        n_neighbors, affinity, squared, symmetrize, normalize, negatives, metric, classes, max_iter, tol, device: see
+            `GraphLabeller`.
     """
 
     def _distribute(self, problem: TransductionProblem) -> Floats:
@@ -212,7 +219,11 @@ class LabelPropagation(GraphLabeller):
     """Label propagation (Zhu and Ghahramani, 2002): each iteration sets every point to the mean of its neighbours.
 
     Labelled points are fixed. The limit is the solution of `LabelHarmonic`; `tol` bounds the change of the last
-    iteration relative to the sum of all changes. For the arguments see `GraphLabeller`.
+    iteration relative to the sum of all changes.
+
+    Args:
+        n_neighbors, affinity, squared, symmetrize, normalize, negatives, metric, classes, max_iter, tol, device: see
+            `GraphLabeller`.
     """
 
     def _distribute(self, problem: TransductionProblem) -> Floats:
@@ -237,8 +248,11 @@ class LinearSVMLabeller(GraphLabeller):
     """Linear SVM trained on the labelled points, without a graph (the alternative to the game in chapter 3).
 
     With affinity="precomputed" the features of a point are its similarities to all points. Distributions are the
-    softmax of the margins. Of the arguments of `GraphLabeller`, only `affinity`, `negatives`, `classes` and `max_iter`
-    have an effect.
+    softmax of the margins.
+
+    Args:
+        affinity, negatives, classes, max_iter: see `GraphLabeller`.
+        n_neighbors, squared, symmetrize, normalize, metric, tol, device: without effect.
     """
 
     def _build_graph(self, X: Any, device: torch.device) -> sparse.csr_matrix:

@@ -20,32 +20,62 @@ class TrainingOptions:
     """Options of the training loop `train`.
 
     A step is one update of the weights, computed from `accumulate` batches in each process.
+
+    Attributes:
+        epochs: number of epochs.
+        max_steps: number of updates after which the run ends, even within an epoch.
+        accumulate: batches whose gradients are averaged in one step.
+        optimizer: "adamw", "adam", "radam" or "sgd".
+        learning_rate: largest learning rate.
+        weight_decay: weight decay of all weights.
+        momentum: momentum of "sgd"; other optimisers ignore it.
+        schedule: schedule of the learning rate: "constant", "cosine", "linear" or "step"; see `learning_rate_factor`.
+        warmup_steps: steps of a linear rise of the learning rate before the schedule.
+        milestones: epochs at whose start "step" multiplies the learning rate by gamma.
+        gamma: factor of the schedule "step".
+        clip_norm: largest norm of the gradient of all weights.
+        precision: "bfloat16", "float16", "float32", or "auto": bfloat16 on GPUs that support it, float16 on older ones,
+            float32 elsewhere.
+        seed: random seed.
+        validate_every: epochs between validations; the end of the run is always validated.
+        monitor: the metric that selects the best weights.
+        mode: "max" or "min": whether larger or smaller values are better.
+        ties: "first" or "last": which of equally good weights are selected; a tie does not reset the patience.
+        patience: validations without a new best value after which the run stops.
+        restore_best: whether the run ends with the best weights instead of the last.
+        checkpoint_every: steps between checkpoints; each epoch ends with one in any case.
+        log_every: steps between lines of the log; logging waits for the preceding steps on a GPU.
+        tensorboard: whether to write event files for TensorBoard, too.
+        workers: threads that load batches ahead; 0 loads each batch when needed.
+
+    Raises:
+        ValueError: a value is out of range, or values do not match.
     """
 
     epochs: int = 10
-    max_steps: int | None = None  # number of updates after which the run ends, even within an epoch
-    accumulate: int = 1  # batches whose gradients are averaged in one step
+    max_steps: int | None = None
+    accumulate: int = 1
     optimizer: OptimizerName = "adamw"
     learning_rate: float = 1e-3
     weight_decay: float = 0.0
-    momentum: float = 0.9  # momentum of "sgd"; other optimisers ignore it
+    momentum: float = 0.9
     schedule: Schedule = "constant"
-    warmup_steps: int = 0  # steps of a linear rise of the learning rate before the schedule
-    milestones: tuple[int, ...] = ()  # epochs at whose start "step" multiplies the learning rate by gamma
+    warmup_steps: int = 0
+    milestones: tuple[int, ...] = ()
     gamma: float = 0.1
-    clip_norm: float | None = None  # largest norm of the gradient of all weights
-    precision: Precision = "auto"  # bfloat16 on GPUs that support it, float16 on older ones, float32 elsewhere
+    clip_norm: float | None = None
+    precision: Precision = "auto"
     seed: int = 0
-    validate_every: int = 1  # epochs between validations; the end of the run is always validated
-    monitor: str | None = None  # the metric that selects the best weights
-    mode: Mode = "max"  # whether larger or smaller values are better
-    ties: Ties = "first"  # which of equally good weights are selected; a tie does not reset the patience
-    patience: int | None = None  # validations without a new best value after which the run stops
-    restore_best: bool = False  # whether the run ends with the best weights instead of the last
-    checkpoint_every: int | None = None  # steps between checkpoints; each epoch ends with one in any case
-    log_every: int = 20  # steps between lines of the log; logging waits for the preceding steps on a GPU
+    validate_every: int = 1
+    monitor: str | None = None
+    mode: Mode = "max"
+    ties: Ties = "first"
+    patience: int | None = None
+    restore_best: bool = False
+    checkpoint_every: int | None = None
+    log_every: int = 20
     tensorboard: bool = False
-    workers: int = 2  # threads that load batches ahead; 0 loads each batch when needed
+    workers: int = 2
 
     def __post_init__(self) -> None:
         for name, choices in (

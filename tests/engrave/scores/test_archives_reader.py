@@ -1,4 +1,4 @@
-"""ScoreReader: archives stay open while scores are read one after another."""
+"""ArchiveReader: archives stay open while scores are read one after another."""
 
 import gc
 import gzip
@@ -10,7 +10,7 @@ import pytest
 from tests.engrave.scores.test_archives import NAMES, TUNES, tarred, zipped
 
 from entourage.engrave.scores import archives
-from entourage.engrave.scores.archives import OpenArchive, ScoreFile, ScoreReader, find_scores
+from entourage.engrave.scores.archives import ArchiveReader, OpenArchive, ScoreFile, find_scores
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_archive_is_opened_once_and_read_in_member_order(tmp_path: Path, reads: 
     found = find_scores([archive])
     reads.clear()
     assert [(file.name, file.member_index) for file in found] == [("a", 2), *((name, 1) for name in NAMES), ("b", 0)]
-    with ScoreReader() as reader:
+    with ArchiveReader() as reader:
         read = {file.name: reader.read(file) for file in sorted(found, key=lambda file: file.member_index)}
     assert reads == [kind, "b.xml", "c/all.abc", "a.xml"]  # tunes of one member share one read
     assert read == {"a": b"<a/>", "b": b"<b/>", **dict.fromkeys(NAMES, TUNES.encode())}
@@ -59,14 +59,14 @@ def test_compressed_tar_is_decompressed_a_constant_number_of_times(
         return rewind(self, offset, whence)
 
     monkeypatch.setattr(gzip.GzipFile, "seek", seek)
-    with ScoreReader() as reader:
+    with ArchiveReader() as reader:
         assert [reader.read(file) for file in found] == [bytes(1000) + b"<a/>"] * 20
     assert len(rewound) < 5  # from the detection of the compression, and from the list of members to the first score
 
 
 def test_replaced_archive_is_reopened(tmp_path: Path, reads: list[str]) -> None:
     file = ScoreFile("one", tmp_path / "x.zip", "one.xml")
-    with ScoreReader() as reader:
+    with ArchiveReader() as reader:
         for data in (b"<one/>", b"<another/>"):
             zipped(tmp_path / "x.zip", {"one.xml": data})
             assert reader.read(file) == data
@@ -76,7 +76,7 @@ def test_replaced_archive_is_reopened(tmp_path: Path, reads: list[str]) -> None:
 def test_reading_continues_after_an_unreadable_score(tmp_path: Path) -> None:
     good = tarred(tmp_path / "good.tar", {"one.xml": b"<one/>", "none.xml": b" "})
     (tmp_path / "bad.tar").write_bytes(b"once upon a time" * 64)
-    with ScoreReader() as reader:
+    with ArchiveReader() as reader:
         for _ in range(2):
             assert reader.read(ScoreFile("one", good, "one.xml")) == b"<one/>"
             with pytest.raises(ValueError, match=r"good\.tar:none\.xml: is empty"):
@@ -91,6 +91,6 @@ def test_garbage_collected_reader_closes_its_archive(tmp_path: Path) -> None:
     archive = tarred(tmp_path / "x.tar", {"one.xml": b"<one/>"})
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        assert ScoreReader().read(ScoreFile("one", archive, "one.xml")) == b"<one/>"
+        assert ArchiveReader().read(ScoreFile("one", archive, "one.xml")) == b"<one/>"
         gc.collect()
     assert not [one for one in caught if str(archive) in str(one.message)]  # other tests may cause warnings, too

@@ -27,10 +27,18 @@ _MAX_COUNT = 1_000_000  # iterations, anchors, batches
 
 @dataclass(frozen=True)
 class GroupLossOptions:
-    """Arguments of `GroupLoss`, which documents them.
+    """Options of `GroupLoss`.
 
     The defaults gave the best Recall@1 on held-out classes with a `MultiCenterHead`
     (`experiments.embed_losses --search`), except that the memory is off: it requires `eval()` outside training.
+
+    Attributes:
+        iterations, temperature, anchors_per_class, anchor_choice, similarity, negatives, sharpness, zero_diagonal,
+            objective, cross_entropy_weight, proxy_weight, count_anchors, floor, label_smoothing, class_players,
+            memory: the arguments of `GroupLoss`, which documents them.
+
+    Raises:
+        ValueError: an option is out of range.
     """
 
     iterations: int = 1

@@ -28,7 +28,7 @@ from entourage.engrave.options import EngraveOptions, EngraveTask
 from entourage.engrave.render.degrade import Degrader
 from entourage.engrave.render.encoding import encode_png
 from entourage.engrave.render.page import Page
-from entourage.engrave.scores.archives import ScoreReader
+from entourage.engrave.scores.archives import ArchiveReader
 from entourage.engrave.scores.composer import compose
 from entourage.engrave.scores.parsing import Score, parse_score, read_score
 from entourage.engrave.scores.substitution import substitute_symbols
@@ -65,7 +65,7 @@ class Worker:
         self.options = options
         self._records = open_records(options.out)
         self._engravers: dict[str, VerovioEngraver | LilypondEngraver] = {}
-        self._reader = ScoreReader()
+        self._reader = ArchiveReader()
 
     def run(self, task: EngraveTask) -> Outcome:
         """Run a task, unless the same software versions have finished it and all of its files exist.

@@ -157,7 +157,7 @@ def find_scores(sources: Iterable[str | Path], exclude: Path | None = None) -> l
     return _assign_names(entries)
 
 
-class ScoreReader:
+class ArchiveReader:
     """Reads scores one after another and keeps the last archive open.
 
     Read the scores of an archive in the order of their `member_index`: seeking backwards in a compressed tar
@@ -213,8 +213,8 @@ class ScoreReader:
 
 
 def read_bytes(file: ScoreFile) -> bytes:
-    """Return the bytes of a single score; see `ScoreReader`."""
-    with ScoreReader() as reader:
+    """Return the bytes of a single score; see `ArchiveReader`."""
+    with ArchiveReader() as reader:
         return reader.read(file)
 
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 from lxml import etree
 
-from entourage.engrave.scores.archives import ScoreFile, ScoreReader, read_bytes
+from entourage.engrave.scores.archives import ArchiveReader, ScoreFile, read_bytes
 from entourage.engrave.scores.notations import mei_heading, musicxml_heading, nth_tune, text_heading
 from entourage.io.files import error_reason
 from entourage.io.safe_formats import parse_xml
@@ -50,7 +50,7 @@ class Score:
         return key or self.name
 
 
-def read_score(file: ScoreFile, reader: ScoreReader | None = None) -> Score:
+def read_score(file: ScoreFile, reader: ArchiveReader | None = None) -> Score:
     """Read a score in MusicXML (compressed or not), MEI, ABC or Humdrum.
 
     Args:

@@ -119,6 +119,9 @@ def calibration_error(correct: NDArray[np.bool_], confidence: Floats, bins: int 
         correct: whether each label is right, shape (n,).
         confidence: confidence of each label, in [0, 1], shape (n,).
         bins: number of bins.
+
+    Returns:
+        The error, in [0, 1]; 0 is perfect calibration.
     """
     index = np.clip((confidence * bins).astype(int), 0, bins - 1)
     gaps = [
