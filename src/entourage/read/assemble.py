@@ -15,7 +15,8 @@ from entourage.read.chords import grace_chords, set_beams, set_pitches, set_tupl
 from entourage.read.layout.ink import binarize
 from entourage.read.layout.page import read_layout
 from entourage.read.layout.systems import Layout, System
-from entourage.read.rhythm.crossing import Method, solve_by
+from entourage.read.rhythm.alignment import solve_parts
+from entourage.read.rhythm.crossing import Method
 from entourage.read.rhythm.durations import TICKS
 from entourage.read.rhythm.readings import MeasureInput, Reading
 from entourage.read.score import Chord, Measure
@@ -25,6 +26,7 @@ from entourage.read.symbols.glyphs import Event, Glyph, to_glyphs
 from entourage.read.symbols.signatures import Sign
 
 _TUPLET_REACH = 3.0 * INTERLINE
+_REST_REACH = 6.0 * INTERLINE  # the same for rests
 _TUPLET_DISTANCE = 4.0 * INTERLINE  # between a figure and the nearest of its notes, along the staff
 _STYLES = {"regular": "regular", "double": "light-light", "final": "light-heavy", "dashed": "dashed"}
 
@@ -70,7 +72,7 @@ def read_symbols(
     context.ticks = most_frequent_length([span for row in spans for span in row], layout)
     readings = []
     for system, row in zip(layout.systems, spans, strict=True):
-        reading = _read_system(system, row, glyphs, context)
+        reading = _read_system(layout, system, row, glyphs, context)
         attach(layout, reading, glyphs)
         readings.append(reading)
     return layout, readings
@@ -84,12 +86,17 @@ def _beam_ink(layout: Layout, glyphs: list[Glyph], image: GrayImage, page: GrayI
     return measure_beams(binarize(page, zoom), boxes, zoom)
 
 
-def _read_system(system: System, spans: list[Span], glyphs: list[Glyph], context: Context) -> SystemReading:
+def _read_system(
+    layout: Layout, system: System, spans: list[Span], glyphs: list[Glyph], context: Context
+) -> SystemReading:
     reading = SystemReading(system, spans, [[] for _ in system.groups], [[] for _ in system.groups])
     for number, span in enumerate(spans):
         printed = _apply_signs(span, context, number == 0)
-        for group, staves in enumerate(system.groups):
-            measure, solved, chords = _read_measure(span, staves, glyphs, context, printed)
+        upbeat = number == 0 and system is layout.systems[0]
+        parts = [_rhythm_input(span, staves, glyphs, context, upbeat) for staves in system.groups]
+        for group, solved in enumerate(solve_parts(context.method, parts)):
+            staves = system.groups[group]
+            measure, chords = _read_measure(span, staves, solved[0], context, printed)
             measure.new_system = number == 0
             measure.boxes = [_measure_box(system, staff, span) for staff in staves]
             reading.parts[group].append(measure)
@@ -153,26 +160,28 @@ def _hidden_meter(ticks: int) -> tuple[int, int, str] | None:
     return None
 
 
+def _rhythm_input(
+    span: Span, staves: tuple[int, ...], glyphs: list[Glyph], context: Context, upbeat: bool
+) -> MeasureInput:
+    """Return what is known of one part of a measure before its rhythm is solved."""
+    main = [event for event in span.events if event.staff in staves and not event.grace]
+    return MeasureInput(
+        events=main,
+        staff_of=_home_staves(main, {staff: k for k, staff in enumerate(staves)}),
+        n_staves=len(staves),
+        length=context.ticks,
+        tuplets=_printed_tuplets(main, glyphs),
+        may_be_short=upbeat or _may_be_short(span),
+    )
+
+
 def _read_measure(
-    span: Span, staves: tuple[int, ...], glyphs: list[Glyph], context: Context, printed: _Printed
-) -> tuple[Measure, list[Reading], list[tuple[Event, Chord]]]:
-    """Solve the rhythm of one part of a measure and write its notes."""
+    span: Span, staves: tuple[int, ...], best: Reading, context: Context, printed: _Printed
+) -> tuple[Measure, list[tuple[Event, Chord]]]:
+    """Write the notes of one part of a measure."""
     here = [event for event in span.events if event.staff in staves]
     main = [event for event in here if not event.grace]
     index = {staff: k for k, staff in enumerate(staves)}
-    homes = _home_staves(main, index)
-    solved = solve_by(
-        context.method,
-        MeasureInput(
-            events=main,
-            staff_of=homes,
-            n_staves=len(staves),
-            length=context.ticks,
-            tuplets=_printed_tuplets(main, glyphs),
-            may_be_short=_may_be_short(span),
-        ),
-    )
-    best = solved[0]
     measure = Measure(number=0, length=Fraction(best.length, TICKS), problem=best.problem if main else "")
     measure.key, measure.meter = printed.key, printed.meter
     measure.clefs = [
@@ -188,7 +197,7 @@ def _read_measure(
     measure.chords = [chord for _, chord in chords]
     set_beams(chords)
     set_tuplets(chords)
-    return measure, solved, chords
+    return measure, chords
 
 
 def _set_bars(measure: Measure, span: Span) -> None:
@@ -232,7 +241,8 @@ def _printed_tuplets(events: list[Event], glyphs: list[Glyph]) -> list[int]:
         near = []
         for i, event in enumerate(events):
             above, below = event.box[1] - glyph.y, glyph.y - event.box[3]
-            far = max(above, below) > _TUPLET_REACH or abs(event.x - glyph.x) > _TUPLET_DISTANCE
+            reach = _REST_REACH if event.is_rest else _TUPLET_REACH
+            far = max(above, below) > reach or abs(event.x - glyph.x) > _TUPLET_DISTANCE
             if not far and not (event.is_rest and event.value == "whole"):
                 near.append((abs(event.x - glyph.x) + max(above, below, 0.0), i))
         if not near:

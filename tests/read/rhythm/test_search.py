@@ -5,49 +5,14 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Literal
 
-import numpy as np
 import pytest
+from tests.read.rhythm.events import chord, measure, rest
 
 from entourage.read.rhythm.competition import play
 from entourage.read.rhythm.crossing import solve_by
 from entourage.read.rhythm.durations import TICKS, choices_of, ticks_of
-from entourage.read.rhythm.readings import MeasureInput, Reading
+from entourage.read.rhythm.readings import Reading
 from entourage.read.rhythm.search import solve, solve_by_rules
-from entourage.read.symbols.glyphs import Event, Glyph, Head, Stem
-
-
-def chord(
-    x: float,
-    value: str,
-    *,
-    staff: int = 0,
-    dots: int = 0,
-    direction: Literal["up", "down"] = "up",
-    group: int | None = None,
-) -> Event:
-    """Return a chord of one black head."""
-    box = np.array([x - 5, 0, x + 5, 10], dtype=float)
-    levels = {"eighth": 1, "16th": 2, "32nd": 3}.get(value, 0)
-    stem = Stem(x, 0, 35, direction, left_beams=levels, right_beams=levels)
-    return Event(
-        staff,
-        x,
-        [Head(Glyph("noteheadBlackOnLine", box, 0.9), staff, 0, "black", False)],
-        stem,
-        value,
-        dots,
-        box,
-        beam_group=group,
-    )
-
-
-def rest(x: float, value: str, staff: int = 0) -> Event:
-    return Event(staff, x, [], None, value, 0, np.array([x - 5, 0, x + 5, 10], dtype=float))
-
-
-def measure(events: list[Event], length: float | None = 4.0, n_staves: int = 1, **options: object) -> MeasureInput:
-    ticks = None if length is None else int(length * TICKS)
-    return MeasureInput(events, [event.staff for event in events], n_staves, ticks, **options)  # type: ignore[arg-type]
 
 
 def onsets(reading: Reading) -> list[Fraction]:
@@ -169,3 +134,43 @@ def test_a_beamed_group_of_five_equal_notes_may_be_a_quintuplet() -> None:
     best = solve(measure([*group, chord(120, "quarter")], 2.0))[0]
     assert [p.choice.tuplet for p in best.placed][:5] == [(5, 4)] * 5
     assert best.problem == ""
+
+
+def test_heads_of_two_voices_side_by_side_begin_together() -> None:
+    events = [
+        chord(0, "quarter"),
+        chord(18, "half", direction="down"),
+        *(chord(60 * k, "quarter") for k in (1, 2, 3)),
+        chord(120, "half", direction="down"),
+    ]
+    best = solve(measure(events))[0]
+    assert best.problem == ""
+    assert onsets(best) == [0, 0, 1, 2, 2, 3]
+
+
+def test_partial_beams_that_are_other_ink_are_left_out() -> None:
+    first = chord(0, "16th", group=1, beams=(0, 2))
+    first.reaching = 1
+    events = [first, chord(40, "eighth", group=1), chord(80, "quarter")]
+    best = solve(measure(events, 2.0))[0]
+    assert onsets(best) == [0, Fraction(1, 2), 1]
+
+
+def test_a_shared_dot_lengthens_both_chords() -> None:
+    first = chord(0, "quarter")
+    first.shared_dot = True
+    events = [first, chord(60, "eighth"), chord(0, "half", direction="down")]
+    best = solve(measure(events, 2.0))[0]
+    assert onsets(best) == [0, 0, Fraction(3, 2)]
+
+
+def test_a_tuplet_does_not_continue_into_the_next_beamed_group() -> None:
+    events = [
+        chord(0, "16th", group=1, beams=(0, 2)),
+        *(chord(40 * k, "eighth", group=1) for k in (1, 2)),
+        *(chord(40 * k, "eighth", group=2) for k in (3, 4, 5)),
+    ]
+    events[0].reaching = 1
+    best = solve(measure(events, 2.0, tuplets=[3] * 6))[0]
+    assert [p.choice.value for p in best.placed] == ["eighth"] * 6
+    assert [p.choice.tuplet for p in best.placed] == [(3, 2)] * 6

@@ -54,3 +54,9 @@ def test_thickness_and_gap_are_measured_on_the_page() -> None:
 def test_runs() -> None:
     assert runs_of(np.array([1, 1, 0, 1], dtype=bool)) == [(0, 2), (3, 4)]
     assert runs_of(np.zeros(3, dtype=bool)) == []
+
+
+def test_ink_on_a_side_that_no_beam_reaches_is_no_beam() -> None:
+    ink, _ = drawn(1, 5, 3)
+    boxes = np.array([[100.0, 30.0, 180.0, 35.0]])
+    assert BeamInk(ink).count(100, 30, "up", [90.0], boxes) == (0, 1)

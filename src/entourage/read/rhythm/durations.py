@@ -15,7 +15,9 @@ _VALUES = list(NOTE_VALUES)
 
 # Costs of deviations, in units of which an implausible one has several.
 _BEAM = 1.3  # one beam or flag more or less than detected
+_PARTIAL_BEAM = 0.5  # beams that do not reach the next chord are other ink
 _DOT = 1.6  # a dot more than detected
+_SHARED_DOT = 0.2  # a dot that a chord of another voice shows
 _NO_DOT = 1.0  # a dot less
 _VALUE = 2.2  # quarter notes and half notes mistaken for each other
 _NO_TUPLET = 0.7  # each note that a printed 3 seems to belong to, but that is not part of a triplet
@@ -83,7 +85,7 @@ def choices_of(event: Event, number: int, group: Sequence[Event], length: int | 
         full = length or 4 * TICKS
         found.append(Choice(full, "whole", 0, None, _SHARED_REST, full, full_measure=True))
     numbers = _tuplet_numbers(number, group)
-    for k, dots, cost in _variants(event):
+    for (k, dots), cost in _variants(event).items():
         nominal = ticks_of(_VALUES[k], dots) if 0 <= k < len(_VALUES) else 0
         if not nominal:
             continue
@@ -103,23 +105,30 @@ def _tuplet_numbers(number: int, group: Sequence[Event]) -> list[int]:
     return [3, len(group)] if same and len(group) in _UNPRINTED else [3]
 
 
-def _variants(event: Event) -> list[tuple[int, int, float]]:
-    """Return the index of the note value, the dots and the cost of each reading of the signs of an event."""
+def _variants(event: Event) -> dict[tuple[int, int], float]:
+    """Return the cost of each reading of the signs of an event, by the index of the note value and the dots."""
     base = _VALUES.index(event.value)
     variants = [(base, event.dots, 0.0)]
     if event.dots:
         variants.append((base, event.dots - 1, _NO_DOT))
     if event.dots < 2:
-        variants.append((base, event.dots + 1, _DOT if event.dots == 0 else 2 * _DOT))
+        cost = _SHARED_DOT if event.shared_dot else _DOT if event.dots == 0 else 2 * _DOT
+        variants.append((base, event.dots + 1, cost))
     if event.value in ("half", "quarter") and not event.beams:
         variants.append((_VALUES.index("quarter" if event.value == "half" else "half"), event.dots, _VALUE))
     if event.beams or (event.value == "quarter" and not event.is_rest):
         variants.append((base + 1, event.dots, _BEAM))
         if event.beams:
             variants.append((base - 1, event.dots, _BEAM))
+        if event.reaching:
+            few = base - event.beams + event.reaching
+            variants.extend((k, event.dots, _PARTIAL_BEAM) for k in {few, min(few + 1, base)})
         if event.beams > 1:
             variants.append((base - 2, event.dots, 2 * _BEAM))
             variants.append((base - 1, event.dots + 1, _BEAM + _DOT))
     elif event.is_rest:
         variants.extend((k, event.dots, _VALUE) for k in (base - 1, base + 1))
-    return variants
+    costs: dict[tuple[int, int], float] = {}
+    for k, dots, cost in variants:
+        costs[k, dots] = min(cost, costs.get((k, dots), cost))
+    return costs

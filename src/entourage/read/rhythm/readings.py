@@ -9,6 +9,9 @@ from entourage.read.rhythm.durations import Choice, choices_of
 from entourage.read.symbols.glyphs import Event
 
 _COLUMN = 7.5  # pixels: chords that are nearer to each other begin together
+_CLEAR = 16.0  # pixels: chords that are farther from each other do not begin together
+
+Anchor = tuple[float, int]  # place of a chord of another part and its onset in ticks
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,7 @@ class MeasureInput:
         may_be_short: whether the measure may be incomplete: an upbeat, or a part of a measure at a repeat.
         tuplet_cost: cost of a tuplet without a number.
         choices: for each event its readings, cheapest first; those of `choices_of` if empty.
+        anchors: places and onsets of chords of other parts, from left to right.
     """
 
     events: list[Event]
@@ -70,6 +74,7 @@ class MeasureInput:
     may_be_short: bool = False
     tuplet_cost: float = 1.6
     choices: list[list[Choice]] = field(default_factory=list)
+    anchors: tuple[Anchor, ...] = ()
 
 
 def readings_of(measure: MeasureInput) -> list[list[Choice]]:
@@ -100,3 +105,24 @@ def group_columns(events: Sequence[Event], active: list[int]) -> list[list[int]]
         else:
             columns.append([i])
     return columns
+
+
+def deviates(anchors: Sequence[Anchor], x: float, onset: int) -> bool:
+    """Return whether a chord contradicts the chords of other parts.
+
+    Args:
+        anchors: places and onsets of chords of other parts.
+        x: place of the chord.
+        onset: its onset in ticks.
+
+    Returns:
+        True if a chord of another part at this place begins at another time, one before it does not begin earlier, or
+        one after it does not begin later.
+    """
+    for place, time in anchors:
+        if abs(place - x) < _COLUMN:
+            if time != onset:
+                return True
+        elif abs(place - x) > _CLEAR and (time >= onset if place < x else time <= onset):
+            return True
+    return False

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from math import log
 
 from entourage.read.rhythm.durations import TICKS, Choice, printed
-from entourage.read.rhythm.readings import MeasureInput, Placed, Reading, group_columns, readings_of
+from entourage.read.rhythm.readings import MeasureInput, Placed, Reading, deviates, group_columns, readings_of
 
 _SHIFTED = 15.0  # pixels: chords up to this distance may begin together, if heads of two voices are side by side
+_SIDE_BY_SIDE = 21.0  # the same, if the heads are at the same height or one step away
 _NARROW = 40  # states of a column in the search for an upper bound
 _MAX_STATES = 100
 _MAX_PLACEMENTS = 60  # ways to continue the voices of one staff with one column
@@ -39,9 +40,11 @@ _SHORT_MEASURE = 2.0  # the measure is too short
 _UPBEAT = 0.3  # the same, where incomplete measures are expected
 _MID_GROUP = 0.5  # a tuplet without a number starts within a beamed group
 _NO_GROUP = 0.8  # it has no beam
+_NEW_GROUP = 0.8  # a beamed group begins within a tuplet
 _NEXT_TUPLET = 0.05  # a tuplet without a number follows another one
 _BROKEN_GROUP = 2.0  # a beamed group changes its voice
 _SHIFT = 0.3  # two columns side by side begin together
+_MISALIGNED = 1.0  # a chord does not begin with the chords of other parts above and below it
 _SPACING = 0.15  # factor of the logarithm by which the distance of columns deviates from their time
 
 Voice = tuple[int, int, int, int]  # end (-1: silent), open beamed group, ticks to complete a tuplet, its number
@@ -150,13 +153,14 @@ class _Search:
                 members.setdefault(group, []).append(i)
         self._group = {i: group for group, row in members.items() if len(row) > 1 for i in row}
         self._first = {min(row, key=lambda i: measure.events[i].x) for row in members.values()}
+        self._after_group = set(self._first_after_groups(active))
         self._last = {
             g: max(k for k, column in enumerate(self._columns) if set(column) & set(row)) for g, row in members.items()
         }
         self._choices = readings_of(measure)
         self._bound = 0.0
         self._memory: dict[tuple[int, int, Voices, int], list[_Placement]] = {}
-        xs = [measure.events[column[0]].x for column in self._columns]
+        xs = self._xs = [measure.events[column[0]].x for column in self._columns]
         self._gaps = [b - a for a, b in itertools.pairwise([xs[0], *xs])]
         self._width = max(1.0, xs[-1] - xs[0]) * len(xs) / max(1, len(xs) - 1)  # the last column has a duration, too
 
@@ -184,7 +188,7 @@ class _Search:
     ) -> None:
         """Add the continuations of a state by column `k`."""
         for time, extra in self._times(state, k):
-            base = paths[0].cost + extra
+            base = paths[0].cost + extra + self._misalignment(k, time)
             if base > bound:
                 continue
             free = [_free_voices(voices, time) for voices in state.voices]
@@ -206,11 +210,36 @@ class _Search:
         ends = sorted({end for row in state.voices for end, *_ in row if end > state.time})
         if self._gaps[k] < _SHIFTED or not ends:
             yield state.time, _SHIFT
+        elif self._gaps[k] < _SIDE_BY_SIDE and self._side_by_side(k):
+            yield state.time, 0.0
         total = self._length or max(ends, default=4 * TICKS)
         for end in ends:
             late = 0.0 if self._length is None or end < self._length or state.time >= self._length else _LONG_MEASURE
             ratio = (self._gaps[k] / self._width) / max((end - state.time) / total, 1e-6)
             yield end, late + _SPACING * abs(log(max(ratio, 1e-3)))
+
+    def _side_by_side(self, k: int) -> bool:
+        """Return whether column `k` has a head next to one of another voice, at the same height or one step away."""
+        before, after = ([self._measure.events[i] for i in self._columns[j]] for j in (k - 1, k))
+        return any(
+            a.staff == b.staff and abs(one.position - other.position) <= 1
+            for a, b in itertools.product(before, after)
+            if a.stem is None or b.stem is None or a.stem.direction != b.stem.direction
+            for one, other in itertools.product(a.heads, b.heads)
+        )
+
+    def _first_after_groups(self, active: list[int]) -> Iterator[int]:
+        """Yield the chords that begin a beamed group right after another one of their staff."""
+        order = sorted(active, key=lambda i: (self._measure.staff_of[i], self._measure.events[i].x))
+        for before, i in itertools.pairwise(order):
+            same_staff = self._measure.staff_of[before] == self._measure.staff_of[i]
+            if i in self._first and i in self._group and before in self._group and same_staff:
+                yield i
+
+    def _misalignment(self, k: int, time: int) -> float:
+        """Return the cost of a time at which column `k` contradicts other parts."""
+        anchors = self._measure.anchors
+        return _MISALIGNED if anchors and deviates(anchors, self._xs[k], time) else 0.0
 
     def _placements(self, k: int, staff: int, voices: Voices, time: int) -> list[_Placement]:
         """Return the ways to continue the voices of a staff with the symbols of column `k`, cheapest first.
@@ -284,7 +313,8 @@ class _Search:
             return [] if left else [(0, 0, 0.0)]
         n = choice.tuplet[0]
         if left:
-            return [(left - choice.nominal, n, 0.0)] if n == number and choice.nominal <= left else []
+            other_group = _NEW_GROUP if i in self._after_group else 0.0
+            return [(left - choice.nominal, n, other_group)] if n == number and choice.nominal <= left else []
         cost = 0.0
         if not (self._measure.tuplets and self._measure.tuplets[i]):
             cost = _NEXT_TUPLET if number == n else self._measure.tuplet_cost

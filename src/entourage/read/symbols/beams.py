@@ -26,6 +26,8 @@ _WIDEST_GAP = 5.0
 _MIN_FRACTION = 0.55  # of the thickness of a beam: a thinner run is a staff line or a slur
 _MIN_RUNS = 20  # that the page must show before they are measured
 _OFFSETS = (4.0, 5.0, 6.0)  # distances from the stem at which beams are measured
+BOX_REACH = 10.0  # pixels between the end of the box of a beam and its outermost stem
+_MIN_SIDE = 5.0  # by which the box of a beam extends beyond a stem on a side with beams
 _SLOPE = 6  # pixels by which a beam may lie beyond the end of the stem there
 _MAX_SPACE = 7.0  # between beams; a run farther away is a slur or a notehead
 
@@ -66,7 +68,7 @@ class BeamInk:
         """
         if len(beams) == 0:
             return 0, 0
-        near = (beams[:, 0] - 5 < x) & (beams[:, 2] + 5 > x)
+        near = (beams[:, 0] - BOX_REACH < x) & (beams[:, 2] + BOX_REACH > x)
         near &= (beams[:, 1] - 0.8 * INTERLINE < end) & (beams[:, 3] + 0.8 * INTERLINE > end)
         if not near.any():
             return 0, 0
@@ -75,7 +77,8 @@ class BeamInk:
         length = min(nearest - 0.35 * INTERLINE, MAX_BEAMS * (self.thickness + self.gap) + 2)
         left = [self._runs(x - dx, end, toward, length) for dx in _OFFSETS]
         right = [self._runs(x + dx, end, toward, length) for dx in _OFFSETS]
-        return int(np.median(left)), int(np.median(right))
+        from_left, to_right = (beams[near, 0] < x - _MIN_SIDE).any(), (beams[near, 2] > x + _MIN_SIDE).any()
+        return int(np.median(left)) if from_left else 0, int(np.median(right)) if to_right else 0
 
     def _runs(self, x: float, end: float, toward: int, length: float) -> int:
         """Count the beams in a column, from the free end of a stem toward its heads."""

@@ -6,7 +6,6 @@ measured in the ink next to its free end, because the boxes of beams that lie on
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
@@ -16,6 +15,7 @@ from entourage.detect.options import INTERLINE
 from entourage.read.layout.systems import Layout, Mask, StaffLines, System
 from entourage.read.symbols.beams import BeamInk
 from entourage.read.symbols.glyphs import Event, Glyph, Head, Stem, distinct, iou
+from entourage.read.symbols.groups import group_beams, share_dots
 from entourage.read.symbols.stems import attach_stems, find_stems, side_of
 
 Floats = NDArray[np.float64]
@@ -23,6 +23,7 @@ Floats = NDArray[np.float64]
 MIN_SCORE = 0.3  # minimum score of noteheads and rests
 _MAX_DETOUR = 6  # steps by which the farther of two staves may be farther away than the nearer
 _DOT_REACH = 2.4 * INTERLINE
+_DOT_COLUMN = 4.0  # pixels: the dots of one head are farther from each other
 _ACCIDENTAL_REACH = 4.2 * INTERLINE
 _FLAT_CENTRE = 0.70  # height of the reference point of a flat, as a fraction of its box from the top
 
@@ -78,7 +79,8 @@ def find_events(layout: Layout, system: System, glyphs: list[Glyph], beam_ink: B
     _attach_dots(near, heads, rests)
     events = [_to_event(stem, members, near) for stem, members in attached] + rests
     events.sort(key=lambda event: event.x)
-    _group_beams(events, boxes)
+    group_beams(events, boxes)
+    share_dots(events)
     return events
 
 
@@ -187,18 +189,23 @@ def _find_rests(system: System, glyphs: list[Glyph]) -> list[Event]:
 
 def _attach_dots(glyphs: list[Glyph], heads: list[Head], rests: list[Event]) -> None:
     """Count the augmentation dots of heads and rests: each belongs to the nearest one to its left."""
+    columns: dict[int, list[float]] = {}  # places of the dots of each head or rest, by its identity
     for glyph in distinct(g for g in glyphs if g.name == "augmentationDot" and g.score >= MIN_SCORE):
-        options: list[tuple[float, Callable[[], None]]] = []
+        options: list[tuple[float, Head | Event]] = []
         for head in heads:
             dx, dy = glyph.x - float(head.glyph.box[2]), glyph.y - head.glyph.y
             if -1 < dx < _DOT_REACH and abs(dy) < 0.75 * INTERLINE:
-                options.append((dx + abs(dy), lambda head=head: setattr(head, "dots", head.dots + 1)))  # type: ignore[misc]
+                options.append((dx + abs(dy), head))
         for rest in rests:
             dx, dy = glyph.x - float(rest.box[2]), glyph.y - float(rest.box[1] + rest.box[3]) / 2
             if -1 < dx < _DOT_REACH and abs(dy) < 1.3 * INTERLINE:
-                options.append((dx + abs(dy), lambda rest=rest: setattr(rest, "dots", rest.dots + 1)))  # type: ignore[misc]
-        if options:
-            min(options, key=lambda option: option[0])[1]()
+                options.append((dx + abs(dy), rest))
+        for _, item in sorted(options, key=lambda option: option[0]):
+            places = columns.setdefault(id(item), [])
+            if all(abs(glyph.x - x) > _DOT_COLUMN for x in places):  # dots one above the other are of two heads
+                places.append(glyph.x)
+                item.dots += 1
+                break
 
 
 def _to_event(stem: Stem | None, heads: list[Head], glyphs: list[Glyph]) -> Event:
@@ -232,33 +239,3 @@ def _to_event(stem: Stem | None, heads: list[Head], glyphs: list[Glyph]) -> Even
         position=float(np.mean([head.position for head in heads])),
         confidence=min(head.glyph.score for head in heads),
     )
-
-
-def _group_beams(events: list[Event], beams: Floats) -> None:
-    """Number the groups of chords whose stems the same beams join."""
-    chords = [event for event in events if event.stem is not None and event.beams and not event.stem.flags]
-    group = 0
-    for k, event in enumerate(chords):
-        if event.beam_group is None:
-            group += 1
-            event.beam_group = group
-        if not event.stem or not event.stem.right_beams:
-            continue
-        following = next((other for other in chords[k + 1 :] if _joined(event, other, beams)), None)
-        if following is not None and following.beam_group is None:
-            following.beam_group = event.beam_group
-            if following.stem is not None:
-                following.stem.left_beams = max(1, following.stem.left_beams)
-
-
-def _joined(event: Event, other: Event, beams: Floats) -> bool:
-    """Return whether a beam reaches from the free end of a stem to that of another."""
-    a, b = event.stem, other.stem
-    if a is None or b is None or b.x - a.x < 3 or bool(event.grace) != bool(other.grace):
-        return False
-    reach = 0.9 * INTERLINE
-    for x0, y0, x1, y1 in beams:
-        both = x0 - 4 < a.x and b.x < x1 + 4
-        if both and all(y0 - reach < stem.free_end < y1 + reach for stem in (a, b)):
-            return True
-    return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -108,6 +108,8 @@ class Event:
         beam_group: number of the group of beamed chords in the system, or None.
         position: steps above the middle line of a rest or of the middle of the heads.
         confidence: lowest score of its heads, or that of the rest.
+        reaching: number of beams that reach the next chord or the one before, if there are others; else 0.
+        shared_dot: whether it may share the dot of a chord of another voice.
     """
 
     staff: int
@@ -121,7 +123,8 @@ class Event:
     beam_group: int | None = None
     position: float = 0.0
     confidence: float = 1.0
-    marks: list[Glyph] = field(default_factory=list)
+    reaching: int = 0
+    shared_dot: bool = False
 
     @property
     def is_rest(self) -> bool:
