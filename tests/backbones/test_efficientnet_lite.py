@@ -5,6 +5,7 @@ from PIL import Image
 from sklearn.datasets import load_sample_image
 
 from entourage.backbones.efficientnet_lite import EFFICIENTNET_LITE, _build, _read_weights, freeze, fuse_conv_bn
+from entourage.backbones.finetuning import split_backbone
 from entourage.backbones.registry import load_backbone
 
 
@@ -83,3 +84,21 @@ def test_network_without_pretrained_weights_is_random() -> None:
     one.module.load_state_dict(known.module.state_dict())
     pixels = torch.zeros(1, 3, 32, 32, dtype=torch.uint8)
     torch.testing.assert_close(one.embed(pixels), known.embed(pixels))
+
+
+def test_generalised_mean_lies_between_mean_and_maximum() -> None:
+    mean, gem = (load_backbone(f"efficientnet-lite0{suffix}", "cpu") for suffix in ("", "-gem"))
+    assert mean.fingerprint != gem.fingerprint  # their features are cached separately
+    pixels = gem.preprocess(Image.fromarray(load_sample_image("china.jpg")))[None]
+    with torch.inference_mode():
+        maps = gem.module.network.extract_features(gem.preprocessing.normalize(pixels))  # type: ignore[operator,union-attr]
+    expected = maps.clamp(min=0).pow(3).mean(dim=(2, 3)).pow(1 / 3)
+    features = gem.embed(pixels)
+    torch.testing.assert_close(features, expected, rtol=1e-3, atol=1e-3)
+    assert (features >= mean.embed(pixels) - 1e-3).all()
+    assert (features <= maps.amax(dim=(2, 3)) + 1e-3).all()
+
+
+def test_network_with_generalised_mean_is_not_split() -> None:
+    with pytest.raises(ValueError, match="efficientnet-lite0-gem"):
+        split_backbone(load_backbone("efficientnet-lite0-gem", "cpu", frozen=False))

@@ -116,6 +116,8 @@ def _gradient(
 
 _SIZES = {"efficientnet-lite0": 224, "efficientnet-lite1": 240, "efficientnet-lite2": 260}
 EFFICIENTNET_LITE = tuple(_SIZES)
+GEM_SUFFIX = "-gem"
+GEM_POWER = 3.0  # as in Radenović et al., 2019; 1 is the mean, infinity the maximum
 _DIM = 1280
 _NETWORK_PAIRS = (("_conv_stem", "_bn0"), ("_conv_head", "_bn1"))
 _BLOCK_PAIRS = (("_expand_conv", "_bn0"), ("_depthwise_conv", "_bn1"), ("_project_conv", "_bn2"))
@@ -125,37 +127,49 @@ def load_efficientnet_lite(name: str, *, frozen: bool = True, pretrained: bool =
     """Load an EfficientNet-Lite without its classifier.
 
     Args:
-        name: one of `EFFICIENTNET_LITE`.
+        name: one of `EFFICIENTNET_LITE`; with the suffix "-gem", features are pooled by the generalised mean.
         frozen: whether to optimise the network for inference; False if it will be trained.
         pretrained: whether to load ImageNet weights; otherwise they are random.
 
     Returns:
         The backbone, on the CPU, with 1280 features: the last feature map, averaged over the image.
     """
-    network = _build(name, _read_weights(name) if pretrained else None)
+    model = name.removesuffix(GEM_SUFFIX)
+    network = _build(model, _read_weights(model) if pretrained else None)
     weights = digest_weights(network.state_dict())
     if frozen:
         fuse_conv_bn(network)
     else:
         for block in network._blocks:  # type: ignore[union-attr]
             block._depthwise_conv = DepthwiseConv.from_conv(block._depthwise_conv)
-    size = _SIZES[name]
+    size = _SIZES[model]
     preprocessing = Preprocessing(size=(size, size), mean=(127.0,) * 3, std=(128.0,) * 3)
-    module = PooledFeatures(network).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    power = 1.0 if name == model else GEM_POWER
+    module = PooledFeatures(network, power).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return Backbone(name, _DIM, module.eval(), preprocessing, weights)
 
 
 class PooledFeatures(nn.Module):
-    """Network from images (b, 3, h, w) to features (b, 1280), the average of its last feature map."""
+    """Network from images (b, 3, h, w) to features (b, 1280), the generalised mean of its last feature map.
 
-    def __init__(self, network: nn.Module) -> None:
+    Args:
+        network: an EfficientNet-Lite.
+        power: p of the generalised mean (mean of x^p)^(1/p); 1 is the arithmetic mean. Larger values emphasise the
+            strongest responses, such as those of a small object before a large background.
+    """
+
+    def __init__(self, network: nn.Module, power: float = 1.0) -> None:
         super().__init__()
         self.network = network
+        self.power = power
 
     def forward(self, images: Tensor) -> Tensor:
         """Compute the features of images before dropout and classifier, shape (b, 1280)."""
         feature_map: Tensor = self.network.extract_features(images)  # type: ignore[operator]  # (b, 1280, h/32, w/32)
-        return feature_map.mean(dim=(2, 3))
+        if self.power == 1:
+            return feature_map.mean(dim=(2, 3))
+        powers = feature_map.float().clamp(min=1e-6).pow(self.power)  # the gradient at 0 would be infinite
+        return powers.mean(dim=(2, 3)).pow(1 / self.power)
 
 
 def fuse_conv_bn(network: nn.Module) -> None:

@@ -149,8 +149,8 @@ def split_backbone(backbone: Backbone, stages: int = TRAINED_STAGES) -> tuple[St
     Raises:
         ValueError: the backbone is of another family or frozen, or the number of stages is out of range.
     """
-    if not isinstance(backbone.module, PooledFeatures):
-        raise ValueError(f"backbone {backbone.name!r}: cannot be split; expected an EfficientNet-Lite")
+    if not isinstance(backbone.module, PooledFeatures) or backbone.module.power != 1:
+        raise ValueError(f"backbone {backbone.name!r}: cannot be split; expected an EfficientNet-Lite without -gem")
     network = backbone.module.network
     if not isinstance(network._bn1, nn.BatchNorm2d):
         raise ValueError(f"backbone {backbone.name!r}: was loaded frozen; expected one with frozen=False")

@@ -10,7 +10,7 @@ from torch import nn
 
 from entourage.backbones.backbone import Backbone, Preprocessing, digest_weights
 from entourage.backbones.bn_inception import BN_INCEPTION, load_bn_inception
-from entourage.backbones.efficientnet_lite import EFFICIENTNET_LITE, load_efficientnet_lite
+from entourage.backbones.efficientnet_lite import EFFICIENTNET_LITE, GEM_SUFFIX, load_efficientnet_lite
 from entourage.backbones.finetuning import convert_frozen_batch_norm
 from entourage.backbones.modules import LIBRARIES, feature_dim, load_library_model, read_state
 from entourage.compute import resolve_device
@@ -82,6 +82,7 @@ def _import_timm(name: str) -> ModuleType:
 
 BACKBONE_NAMES = (
     *EFFICIENTNET_LITE,
+    *(f"{name}{GEM_SUFFIX}" for name in EFFICIENTNET_LITE),
     f"{BN_INCEPTION}:<file>",
     f"{TIMM_PREFIX}<model>",
     *(f"{library}:<model>@<file>" for library in LIBRARIES),
@@ -98,7 +99,8 @@ def load_backbone(
     """Load a pretrained image encoder by name.
 
     Args:
-        name: "efficientnet-lite0", "-lite1" or "-lite2" (installed with this library, without a download),
+        name: "efficientnet-lite0", "-lite1" or "-lite2" (installed with this library, without a download), also with
+            the suffix "-gem" (generalised mean pooling, for retrieval without training),
             "timm:<model>" for a model of timm, "bn-inception:<file>" for BN-Inception with its published weights, or
             "torchvision:<model>@<file>", "open_clip:<model>@<file>" and "transformers:<model>@<folder>".
         device: device of the network.
@@ -112,7 +114,7 @@ def load_backbone(
         ValueError: the name is unknown, timm is required and missing, or the device is not available.
     """
     resolved = resolve_device(device)
-    if name in EFFICIENTNET_LITE:
+    if name.removesuffix(GEM_SUFFIX) in EFFICIENTNET_LITE:
         backbone = load_efficientnet_lite(name, frozen=frozen, pretrained=pretrained)
     elif name.partition(":")[0] == BN_INCEPTION:
         backbone = load_bn_inception(name, pretrained=pretrained)

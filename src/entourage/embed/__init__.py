@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from entourage.lazy_imports import lazy_exports
 
 if TYPE_CHECKING:
+    from entourage.embed.expansion import expand_with_neighbors
     from entourage.embed.index.duplicates import find_duplicates
     from entourage.embed.index.embedder import Embedder
     from entourage.embed.index.export import export
@@ -32,6 +33,7 @@ __all__ = [
     "MultiCenterHead",
     "Recipe",
     "baseline_loss",
+    "expand_with_neighbors",
     "export",
     "find_duplicates",
     "retrieval_metrics",
@@ -41,6 +43,7 @@ __all__ = [
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
+        "expansion": ("expand_with_neighbors",),
         "index.duplicates": ("find_duplicates",),
         "index.embedder": ("Embedder",),
         "index.export": ("export",),
