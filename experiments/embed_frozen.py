@@ -137,7 +137,8 @@ def whiten(embeddings: Tensor, dim: int = 256) -> Tensor:
     unit = torch.nn.functional.normalize(embeddings, dim=1)
     centred = unit - unit.mean(dim=0)
     _, scales, axes = torch.linalg.svd(centred, full_matrices=False)
-    return centred @ axes[:dim].T / scales[:dim].clamp(min=1e-6).sqrt()
+    white: Tensor = centred @ axes[:dim].T / scales[:dim].clamp(min=1e-6).sqrt()
+    return white
 
 
 def frozen_experiment(bench: FrozenBench, datasets: Iterable[str]) -> Experiment:
@@ -178,7 +179,7 @@ def _tables(datasets: Iterable[str], ledger: Ledger) -> Iterable[Table]:
 def _rows(results: dict[str, dict[str, Any]]) -> list[tuple[str, ...]]:
     validation, test = PARTS
     best = max(results, key=lambda name: results[name][validation]["recall@1"])
-    rows = [("method", f"recall@1, {validation}", *METRICS)]
+    rows: list[tuple[str, ...]] = [("method", f"recall@1, {validation}", *METRICS)]
     for name, values in results.items():
         figures = [f"{100 * values[test][metric]:.1f}" for metric in METRICS]
         mark = " *" if name == best else ""
