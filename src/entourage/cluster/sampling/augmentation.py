@@ -1,7 +1,7 @@
 """Augmentation of images and sounds, per item and per class.
 
 Class-level augmentation applies one transform to all items of a cluster, which creates a new class: an object in other
-colours, or a voice from a longer vocal tract. The number of classes matters most for the quality of a network.
+colours, or a voice from a longer vocal tract: the network has to cluster unseen classes.
 """
 
 from __future__ import annotations
