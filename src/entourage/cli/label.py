@@ -104,7 +104,7 @@ def label(
     ] = None,
     config: Annotated[ConfigFile | None, config_option("entourage.label.pipeline:LabelConfig")] = None,
     device: Device = "auto",
-    serve: Annotated[bool, typer.Option("--serve", help="Label in the browser, from no labels on.")] = False,
+    serve: Annotated[bool, typer.Option("--serve", help="Label in the browser; --labels is then optional.")] = False,
     port: Port = None,
     browser: Browser = True,
 ) -> None:

@@ -63,6 +63,11 @@ class _Commands(TyperGroup):
             command.params += [option for option in output_options() if not declared.intersection(option.opts)]
             command.epilog = command.epilog or (f"Example: {EXAMPLES[words]}" if words in EXAMPLES else None)
 
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of the commands in the order of `EXAMPLES`."""
+        order = [words.partition(" ")[0] for words in EXAMPLES]
+        return sorted(super().list_commands(ctx), key=order.index)
+
     def invoke(self, ctx: Any) -> Any:
         """Run a command; see `command_output`."""
         with command_output(), extra_imports():
