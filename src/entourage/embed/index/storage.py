@@ -1,4 +1,4 @@
-"""Files of an index: vectors, items and states of one version, replaced by those of the next in one step.
+"""Files of an index: each version has its own vectors, items and states, and replaces the former one in one step.
 
 `current.json` names the files of the version that readers open. The files of a version are never changed, so that a
 reader which has mapped them is not disturbed by an update.
