@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from entourage.serve.runs import given_labels, open_run
+from entourage.serve.runs import Run, given_labels, open_run, score_names, score_sources
 
 
 def test_runs_are_recognised_by_their_summary(tmp_path: Path) -> None:
@@ -46,3 +46,16 @@ def test_given_labels_are_those_of_the_user(tmp_path: Path) -> None:
     (tmp_path / "labels.csv").write_text("item,label\n")
     with pytest.raises(ValueError, match=r"labels\.csv"):
         given_labels(tmp_path)
+
+
+def test_scores_and_sources_of_a_reading(tmp_path: Path) -> None:
+    pages = [{"source": "scans/a.pdf#1"}, {"source": "scans/a.pdf#2"}, {"source": "b.png"}]
+    scores = [{"name": "a", "pages": pages, "notes": 3}, {"name": "title", "pages": [], "notes": 0}]
+    run = Run(tmp_path, "read", {"scores": scores})
+    assert score_names(run) == ["a"]
+    assert score_sources(run) == ["scans/a.pdf", "b.png"]
+    assert score_names(Run(tmp_path, "read", {"scores": scores[1:]})) == ["title"]
+    with pytest.raises(ValueError, match="lists no score"):
+        score_names(Run(tmp_path, "read", {}))
+    with pytest.raises(ValueError, match=r"names the score '../a'; expected"):
+        score_names(Run(tmp_path, "read", {"scores": [{"name": "../a"}]}))

@@ -77,10 +77,25 @@ def test_sources_outside_must_be_confirmed(tmp_path: Path) -> None:
 
 def test_other_runs_without_a_report_raise(tmp_path: Path) -> None:
     (tmp_path / "summary.json").write_text(json.dumps({"made_by": "cluster run"}))
-    with pytest.raises(ValueError, match=r"cluster run.*expected a labelling"):
+    with pytest.raises(ValueError, match=r"cluster run.*expected a report"):
         serve_directory(tmp_path, OPTIONS)
     with pytest.raises(ValueError, match=r"--source.*expected no source"):
         serve_directory(tmp_path, OPTIONS, source=tmp_path)
+
+
+def test_scans_of_a_reading_must_be_confirmed(tmp_path: Path) -> None:
+    scores = [{"name": "a", "notes": 1, "pages": [{"source": str(tmp_path / "scans" / "a.png")}]}]
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "summary.json").write_text(json.dumps({"made_by": "read", "scores": scores}))
+    asked: list[Path] = []
+
+    def refuse(source: Path) -> bool:
+        asked.append(source)
+        return False
+
+    with pytest.raises(ValueError, match=r"its pages are in .*scans; expected --source"):
+        serve_directory(tmp_path / "run", OPTIONS, confirm=refuse)
+    assert asked == [tmp_path / "scans"]
 
 
 def test_reports_run_no_scripts_but_those_of_this_project(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from entourage.read.score import STEPS, Beam, Chord, Clef, Note, Pitch
 from entourage.read.spans import Context, Span
 from entourage.read.symbols.glyphs import Event, Head
 
-_ALTER = {"sharp": 1, "flat": -1, "natural": 0, "double-sharp": 2, "flat-flat": -2}
+ALTER = {"sharp": 1, "flat": -1, "natural": 0, "double-sharp": 2, "flat-flat": -2}
 _SHARPS = "FCGDAEB"
 _FLATS = "BEADGCF"
 
@@ -86,7 +86,7 @@ def set_pitches(chords: list[tuple[Event, Chord]], span: Span, index: dict[int, 
             clef = _clef_at(head.staff, event.x, span, context)
             diatonic = clef.diatonic(head.position)
             if head.accidental:
-                valid[head.staff, diatonic] = _ALTER[head.accidental]
+                valid[head.staff, diatonic] = ALTER[head.accidental]
             alter = valid.get((head.staff, diatonic), _key_alter(STEPS[diatonic % 7], context.key))
             chord.notes.append(_note(head, Pitch(diatonic // 7, STEPS[diatonic % 7], alter)))
         chord.notes.sort(key=lambda note: (note.pitch.octave, STEPS.index(note.pitch.step)))

@@ -12,6 +12,7 @@ from entourage.io.files import read_json_object
 from entourage.io.safe_formats import READ_ERRORS
 
 LABELLING = "label"
+READING = "read"
 
 
 @dataclass(frozen=True)
@@ -78,3 +79,39 @@ def given_labels(path: Path) -> dict[str, str]:
     except (*READ_ERRORS, csv.Error) as error:
         raise ValueError(f"{file}: damaged: {error}") from error
     return {cells[item]: cells[label] for _, cells in table.lines if cells[given] == "true"}
+
+
+def score_names(run: Run) -> list[str]:
+    """Return the names of the scores of a reading that have notes; of all scores if none has.
+
+    Raises:
+        ValueError: the summary is damaged, or lists no score.
+    """
+    scores = _scores(run)
+    if not scores:
+        raise ValueError(f"{run.path}: lists no score; expected a reading of one or more pages")
+    with_notes = [score["name"] for score in scores if score.get("notes")]
+    return with_notes or [score["name"] for score in scores]
+
+
+def score_sources(run: Run) -> list[str]:
+    """Return the files of the pages of a reading, as they were given to the command."""
+    sources = [str(page.get("source", "")) for score in _scores(run) for page in score.get("pages", [])]
+    return list(dict.fromkeys(_without_number(source) for source in sources if source))
+
+
+def _without_number(source: str) -> str:
+    path, separator, number = source.rpartition("#")
+    return path if separator and number.isdigit() else source
+
+
+def _scores(run: Run) -> list[dict[str, Any]]:
+    scores = run.summary.get("scores")
+    entries = scores if isinstance(scores, list) else []
+    for entry in entries:
+        name = entry.get("name") if isinstance(entry, dict) else None
+        if not isinstance(name, str) or Path(name).name != name:
+            raise ValueError(
+                f"{run.path}: summary.json names the score {name!r}; expected names of files without folder"
+            )
+    return entries

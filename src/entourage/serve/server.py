@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import socket
 import threading
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from entourage.extras import extra_imports
 from entourage.io.files import check_outputs, write_json
 from entourage.runs.directory import lock_directory
-from entourage.serve.runs import LABELLING, Run, given_labels, open_run
+from entourage.serve.runs import LABELLING, READING, Run, given_labels, open_run, score_names, score_sources
 
 if TYPE_CHECKING:
     from starlette.routing import Route
@@ -70,10 +71,13 @@ def serve_directory(
     if run.made_by == LABELLING:
         serve_labelling(_labelling_config(run, source, confirm, strategy), options)
         return
+    if run.made_by == READING:
+        _serve_reading(run, source, options, confirm)
+        return
     if source is not None:
         raise ValueError(f"--source: {path} was made by `entourage {run.made_by}`; expected no source")
     if run.report is None:
-        raise ValueError(f"{path}: was made by `entourage {run.made_by}` and has no report.html; expected a labelling")
+        raise ValueError(f"{path}: was made by `entourage {run.made_by}` and has no report.html; expected a report")
     from entourage.serve.app import report_routes
 
     options.log(f"{path}: made by `entourage {run.made_by}`; showing its report")
@@ -106,6 +110,27 @@ def serve_labelling(config: SessionConfig, options: ServeOptions) -> None:
         session: LabellingSession = LabellingSession(config)
         stack.callback(session.close)
         _serve(labelling_routes(session), "label.html", options, session.start)
+
+
+def _serve_reading(run: Run, source: Path | None, options: ServeOptions, confirm: Callable[[Path], bool]) -> None:
+    """Open the scores of a reading, until the process is interrupted."""
+    _check_installed()
+    names, sources = score_names(run), [Path(file) for file in score_sources(run)]
+    outside = [file for file in sources if not file.resolve().is_relative_to(run.path.resolve())]
+    folders = [] if source is None else [source]
+    if source is None and outside:
+        recorded = Path(os.path.commonpath([file.resolve().parent for file in outside]))
+        if not confirm(recorded):
+            raise ValueError(f"{run.path}: its pages are in {recorded}; expected --source {recorded} to confirm it")
+        folders = [recorded]
+    from entourage.serve.scores.routes import score_routes
+    from entourage.serve.scores.session import ReadingSession
+
+    state = run.path / "serve"
+    state.mkdir(exist_ok=True)
+    with lock_directory(run.path, state):
+        session = ReadingSession(run.path, names, folders)
+        _serve(score_routes(session), "scores.html", options, session.prepare)
 
 
 def _labelling_config(
@@ -163,7 +188,12 @@ def _serve(routes: Sequence[Route], page: str, options: ServeOptions, start: Cal
         if options.browser:
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
         config = uvicorn.Config(
-            app, log_level="error", access_log=False, server_header=False, lifespan="off", timeout_graceful_shutdown=1
+            app,
+            log_level="critical",
+            access_log=False,
+            server_header=False,
+            lifespan="off",
+            timeout_graceful_shutdown=1,
         )
         uvicorn.Server(config).run(sockets=[listener])
 

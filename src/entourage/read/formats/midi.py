@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -37,14 +38,21 @@ Event = tuple[int, int, bytes]  # tick, order among events of one tick, message
 
 
 @dataclass
-class _Tone:
-    """A sounding note in quarter notes from the beginning."""
+class Tone:
+    """A sounding note.
+
+    Attributes:
+        pitch: MIDI number.
+        start, end: quarter notes from the beginning.
+        velocity: from 1 to 127.
+        staff: staff of the part, from 1.
+    """
 
     pitch: int
     start: Fraction
     end: Fraction
     velocity: int
-    tied: bool = False
+    staff: int = 1
 
 
 def write_midi(score: Score, path: Path, *, tempo: float = 100.0, repeats: bool = True) -> None:
@@ -215,8 +223,33 @@ def _time_signature(beats: int, unit: int) -> bytes:
 def _part_track(part: Part, channel: int, order: list[int], starts: list[Fraction], end: int) -> bytes:
     """Return the track of a part: its name, its notes and its pedal."""
     events: list[Event] = [(0, 0, _meta(0x03, part.name.encode("utf-8"))), (0, 1, bytes([0xC0 | channel, 0]))]
-    tones: list[_Tone] = []
-    sounding: dict[int, _Tone] = {}  # notes whose tie waits for its second note
+    for index, start in zip(order, starts, strict=False):
+        for direction in part.measures[index].directions:
+            if direction.kind == "pedal":
+                value = 127 if direction.value == "start" else 0
+                order_in_tick = 4 if value else 2  # lifted before it is pressed again
+                message = bytes([0xB0 | channel, _PEDAL_CONTROL, value])
+                events.append((_ticks(start + direction.onset), order_in_tick, message))
+    for tone in part_tones(part, order, starts):
+        on, off = _ticks(tone.start), max(_ticks(tone.end), _ticks(tone.start) + 1)
+        events.append((on, 5, bytes([0x90 | channel, tone.pitch, tone.velocity])))
+        events.append((off, 3, bytes([0x80 | channel, tone.pitch, 64])))
+    return _track(events, end)
+
+
+def part_tones(part: Part, order: Sequence[int], starts: Sequence[Fraction]) -> list[Tone]:
+    """Return the notes of a part as they sound: ties are one note, staccato notes and grace notes are short.
+
+    Args:
+        part: the part.
+        order: positions of the measures in the order in which they are played.
+        starts: time at which each of them begins, in quarter notes.
+
+    Returns:
+        The notes in order of their beginning; those of one pitch do not overlap.
+    """
+    tones: list[Tone] = []
+    sounding: dict[int, Tone] = {}  # notes whose tie waits for its second note
     running = _VELOCITY
     for index, start in zip(order, starts, strict=False):
         measure = part.measures[index]
@@ -225,17 +258,7 @@ def _part_track(part: Part, channel: int, order: list[int], starts: list[Fractio
             velocity = _velocity_at(changes, chord.onset, running)
             _add_chord(tones, sounding, measure, chord, start, velocity)
         running = _velocity_at([change for change in changes if change[2]], measure.length, running)
-        for direction in measure.directions:
-            if direction.kind == "pedal":
-                value = 127 if direction.value == "start" else 0
-                order_in_tick = 4 if value else 2  # lifted before it is pressed again
-                message = bytes([0xB0 | channel, _PEDAL_CONTROL, value])
-                events.append((_ticks(start + direction.onset), order_in_tick, message))
-    for tone in _without_overlaps(tones):
-        on, off = _ticks(tone.start), max(_ticks(tone.end), _ticks(tone.start) + 1)
-        events.append((on, 5, bytes([0x90 | channel, tone.pitch, tone.velocity])))
-        events.append((off, 3, bytes([0x80 | channel, tone.pitch, 64])))
-    return _track(events, end)
+    return _without_overlaps(tones)
 
 
 def _velocity_changes(measure: Measure) -> list[tuple[Fraction, int, bool]]:
@@ -260,7 +283,7 @@ def _velocity_at(changes: list[tuple[Fraction, int, bool]], onset: Fraction, bef
 
 
 def _add_chord(
-    tones: list[_Tone], sounding: dict[int, _Tone], measure: Measure, chord: Chord, start: Fraction, velocity: int
+    tones: list[Tone], sounding: dict[int, Tone], measure: Measure, chord: Chord, start: Fraction, velocity: int
 ) -> None:
     """Add the notes of a chord, or extend the notes that a tie joins it to."""
     begin, end = start + chord.onset, start + chord.end
@@ -276,7 +299,7 @@ def _add_chord(
             earlier.end = end
             tone = earlier
         else:
-            tone = _Tone(pitch, begin, end, velocity)
+            tone = Tone(pitch, begin, end, velocity, chord.staff)
             tones.append(tone)
         if note.tied_to:
             sounding[pitch] = tone
@@ -291,10 +314,10 @@ def _grace_time(measure: Measure, chord: Chord, start: Fraction) -> tuple[Fracti
     return begin, begin + _GRACE
 
 
-def _without_overlaps(tones: list[_Tone]) -> list[_Tone]:
+def _without_overlaps(tones: list[Tone]) -> list[Tone]:
     """End each note where the same key is struck again; of two that begin together, the longer one stays."""
-    result: list[_Tone] = []
-    last: dict[int, _Tone] = {}
+    result: list[Tone] = []
+    last: dict[int, Tone] = {}
     for tone in sorted(tones, key=lambda tone: (tone.start, tone.pitch, -tone.end)):
         earlier = last.get(tone.pitch)
         if earlier is not None and earlier.start == tone.start:

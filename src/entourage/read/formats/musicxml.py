@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from collections.abc import Mapping
 from fractions import Fraction
 from math import lcm
 from pathlib import Path
@@ -20,11 +21,12 @@ _TECHNICAL = {"up-bow", "down-bow"}
 _PEDAL = {"start": "start", "stop": "stop"}
 
 
-def to_musicxml(score: Score) -> str:
+def to_musicxml(score: Score, ids: Mapping[int, str] | None = None) -> str:
     """Return a score as MusicXML 4.0.
 
     Args:
         score: the music.
+        ids: id of the element of each note and rest, by `id` of the `Note` or of the `Chord` of a rest; None: none.
 
     Returns:
         A partwise document.
@@ -39,7 +41,7 @@ def to_musicxml(score: Score) -> str:
         entry = ET.SubElement(parts, "score-part", id=f"P{k}")
         ET.SubElement(entry, "part-name").text = part.name
     for k, part in enumerate(score.parts, start=1):
-        _write_part(ET.SubElement(root, "part", id=f"P{k}"), part)
+        _write_part(ET.SubElement(root, "part", id=f"P{k}"), part, ids or {})
     ET.indent(root)
     return _DOCTYPE + ET.tostring(root, encoding="unicode") + "\n"
 
@@ -55,7 +57,7 @@ def write_musicxml(score: Score, path: Path) -> None:
         temporary.write_text(to_musicxml(score), encoding="utf-8")
 
 
-def _write_part(element: ET.Element, part: Part) -> None:
+def _write_part(element: ET.Element, part: Part, ids: Mapping[int, str]) -> None:
     divisions = _divisions(part)
     for k, measure in enumerate(part.measures):
         node = ET.SubElement(element, "measure", number=str(measure.number))
@@ -65,7 +67,7 @@ def _write_part(element: ET.Element, part: Part) -> None:
         if measure.repeat_start:
             _barline(node, "left", "heavy-light", repeat="forward")
         _attributes(node, part, measure, divisions if k == 0 else None)
-        _MeasureWriter(node, measure, part.n_staves, divisions).write()
+        _MeasureWriter(node, measure, part.n_staves, divisions, ids).write()
         if measure.repeat_end:
             _barline(node, "right", "light-heavy", repeat="backward")
         elif measure.right != "regular":
@@ -127,8 +129,11 @@ def _clef(element: ET.Element, staff: int, clef: Clef, n_staves: int) -> None:
 class _MeasureWriter:
     """Writes the voices of a measure one after the other, moving the cursor with backup and forward."""
 
-    def __init__(self, node: ET.Element, measure: Measure, n_staves: int, divisions: int) -> None:
+    def __init__(
+        self, node: ET.Element, measure: Measure, n_staves: int, divisions: int, ids: Mapping[int, str]
+    ) -> None:
         self._node = node
+        self._ids = ids
         self._measure = measure
         self._n_staves = n_staves
         self._divisions = divisions
@@ -188,7 +193,8 @@ class _MeasureWriter:
         self._time += chord.duration
 
     def _note(self, chord: Chord, note: Note | None, k: int) -> None:
-        node = ET.SubElement(self._node, "note")
+        name = self._ids.get(id(chord if note is None else note))
+        node = ET.SubElement(self._node, "note", {} if name is None else {"id": name})
         if chord.grace:
             ET.SubElement(node, "grace", {"slash": "yes"} if chord.grace == "slashed" else {})
         if k:

@@ -6,10 +6,15 @@ const STEP = 1.25;
 const MAX_ZOOM = 40;
 
 export class Zoom {
-  /** `always`: the wheel zooms without Ctrl, also if the figure has no focus; otherwise it scrolls the page. */
-  constructor(figure, { always = false } = {}) {
+  /**
+   * `always`: the wheel zooms without Ctrl, also if the figure has no focus; otherwise it scrolls the page. `keys`: whether
+   * keys zoom and move the figure. `onShow(view)` is called with every part of the figure that is shown.
+   */
+  constructor(figure, { always = false, keys = true, onShow = () => {} } = {}) {
     this.figure = figure;
     this.always = always;
+    this.keys = keys;
+    this.onShow = onShow;
     this.pointers = new Map();
     const box = figure.viewBox.baseVal;
     this.whole = { x: box.x, y: box.y, width: box.width, height: box.height };
@@ -50,7 +55,7 @@ export class Zoom {
     }
     figure.addEventListener("dblclick", (event) => this.by(event.shiftKey ? 1 / 2 : 2, this.at(event)));
     figure.addEventListener("keydown", (event) => {
-      if (event.target === figure && !event.ctrlKey && !event.metaKey && !event.altKey && this.onKey(event.key)) event.preventDefault();
+      if (this.keys && event.target === figure && !event.ctrlKey && !event.metaKey && !event.altKey && this.onKey(event.key)) event.preventDefault();
     });
   }
 
@@ -115,5 +120,6 @@ export class Zoom {
     this.view = { x: inside(x, whole.x, whole.width, width), y: inside(y, whole.y, whole.height, height), width, height };
     this.figure.setAttribute("viewBox", `${this.view.x} ${this.view.y} ${width} ${height}`);
     this.figure.classList.toggle("zoomed", this.factor > 1.001);
+    this.onShow(this.view);
   }
 }

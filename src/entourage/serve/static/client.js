@@ -13,12 +13,17 @@ export class Client extends EventTarget {
     this.latency = []; // milliseconds from key to acknowledgement
   }
 
+  /** Address of the state below api/. */
+  get statePath() {
+    return "state";
+  }
+
   /** Follow the server for as long as the page is open. */
   async follow() {
     let since = "";
     for (;;) {
       try {
-        const state = await get("state", { since });
+        const state = await get(this.statePath, { since });
         since = state.stage;
         this.update(state);
       } catch (error) {
@@ -66,14 +71,17 @@ export class Client extends EventTarget {
     return this.send("classes", { name, to });
   }
 
-  /** Send a change after the earlier ones; return it, or null if it was rejected. A body of null is the version. */
+  /**
+   * Send a change after the earlier ones; return it, or null if it was rejected. A body of null is the version; a function
+   * returns the body when the change is sent.
+   */
   send(path, body) {
     const start = performance.now();
     const request = this.queue.then(async () => {
       try {
-        const event = await post(path, body ?? { version: this.state.version });
+        const event = await post(path, typeof body === "function" ? body() : (body ?? { version: this.state.version }));
         this.latency.push(performance.now() - start);
-        this.acknowledge(event);
+        await this.acknowledge(event);
         return event;
       } catch (error) {
         this.onRejected(body);
@@ -90,7 +98,7 @@ export class Client extends EventTarget {
   /** Forget a change that was rejected. */
   onRejected() {}
 
-  /** Show a change before the next state of the server arrives. */
+  /** Show a change before the next state of the server arrives; the next change is sent afterwards. */
   acknowledge(event) {
     this.state.version = Math.max(this.state.version, event.version);
     this.dispatchEvent(new CustomEvent("change", { detail: event }));

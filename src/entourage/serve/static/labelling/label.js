@@ -1,12 +1,12 @@
 // The page of a labelling: connects the session, the views and the keys.
 
-import { post } from "./api.js";
+import { post } from "../api.js";
 import { ClassList } from "./classes.js";
-import { byId, percent, plural } from "./dom.js";
+import { byId, percent, plural } from "../dom.js";
 import { FocusView } from "./focus.js";
 import { GridView } from "./grid.js";
 import { MapView } from "./map.js";
-import { download, setUpPage, showStatus, showTitle } from "./page.js";
+import { download, setUpPage, showStatus, showTitle } from "../page.js";
 import { Session } from "./session.js";
 
 const HELP = [

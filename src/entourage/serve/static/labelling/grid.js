@@ -1,8 +1,8 @@
 // The view "Items": a grid that is filtered by class, kind and name, the least confident items first.
 
-import { get } from "./api.js";
-import { CardGrid } from "./cards.js";
-import { h, percent, plural } from "./dom.js";
+import { get } from "../api.js";
+import { CardGrid } from "../cards.js";
+import { h, percent, plural } from "../dom.js";
 
 const PAGE = 60;
 

@@ -1,6 +1,6 @@
 // State of a labelling, and the labels that this page gives.
 
-import { Client } from "./client.js";
+import { Client } from "../client.js";
 
 export class Session extends Client {
   constructor() {

@@ -1,7 +1,7 @@
 // The view "Label": one item after the other, the next ones loaded before a key is pressed.
 
-import { classColor, h, percent } from "./dom.js";
-import { picture } from "./pictures.js";
+import { classColor, h, percent } from "../dom.js";
+import { picture } from "../pictures.js";
 
 const SHOWN_AHEAD = 8;
 

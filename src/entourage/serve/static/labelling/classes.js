@@ -1,7 +1,7 @@
 // The list of classes: keys, counts and confidences that follow every label; new, renamed and merged classes.
 
-import { byId, classColor, h, percent } from "./dom.js";
-import { NONE_OF_THESE } from "./client.js";
+import { byId, classColor, h, percent } from "../dom.js";
+import { NONE_OF_THESE } from "../client.js";
 
 export class ClassList {
   /** `actions`: label(name) labels what is selected, open(name) shows the items of a class. */

@@ -1,8 +1,8 @@
 // The view "Map": all items in the plane, colour by label, opacity by confidence, with zoom and lasso.
 
-import { get, getArrays } from "./api.js";
-import { classRgb, h, percent, plural } from "./dom.js";
-import { picture } from "./pictures.js";
+import { get, getArrays } from "../api.js";
+import { classRgb, h, percent, plural } from "../dom.js";
+import { picture } from "../pictures.js";
 import { nearestPoint, PointRenderer, pointsInside } from "./points.js";
 
 const UNDECIDED = 0xffff;
