@@ -19,6 +19,16 @@ def test_lists_have_their_published_lengths() -> None:
     assert [len(class_ids(name)) for name in ("extended", "v1", "v1-118", "muscima")] == [136, 124, 118, 72]  # type: ignore[arg-type]
 
 
+def test_the_full_list_adds_classes_to_the_extended_one_with_ids_of_their_own() -> None:
+    full = class_ids("full")
+    added = {name: number for name, number in full.items() if name not in EXTENDED_IDS}
+    assert {name: full[name] for name in EXTENDED_IDS} == EXTENDED_IDS
+    assert list(added.values()) == list(range(max(MUSCIMA_IDS.values()) + 1, 220))
+    assert {"barlineSingle", "repeatLeft", "bracket", "voltaBracket", "ornamentShortTrill"} <= set(added)
+    assert all(CLASSES[name].extended is None and CLASSES[name].v1 is None for name in added)
+    assert muscima_id("barlineSingle") is None
+
+
 @pytest.mark.parametrize("ids", [EXTENDED_IDS, V1_IDS, V1_THESIS_IDS])
 def test_ids_count_from_one(ids: dict[str, int]) -> None:
     assert list(ids.values()) == list(range(1, len(ids) + 1))
@@ -51,7 +61,7 @@ def test_every_name_of_v1_has_a_row() -> None:
 
 
 def test_every_class_is_listed_once() -> None:
-    assert len(CLASSES) == 136 + 25  # 25 classes that only V1 has, such as clef changes
+    assert len(CLASSES) == 136 + 25 + 11  # 25 that only V1 has, such as clef changes; 11 that only the full list has
     assert list(CLASSES)[:136] == list(EXTENDED_IDS)
 
 
@@ -68,7 +78,7 @@ def test_small_classes_have_a_normal_one() -> None:
 
 
 def test_unknown_list_raises() -> None:
-    with pytest.raises(ValueError, match=r"'v3' is unknown; expected one of extended, v1, v1-118, muscima"):
+    with pytest.raises(ValueError, match=r"'v3' is unknown; expected one of extended, full, v1, v1-118, muscima"):
         class_ids("v3")  # type: ignore[arg-type]
 
 

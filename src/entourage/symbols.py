@@ -1,8 +1,9 @@
 """Table of music symbol classes: their ids in each class list, SMuFL code points and names in other data sets.
 
-Three class lists share the table. *extended* is that of DeepScoresV2: 136 classes with the category ids of its JSON.
+Four class lists share the table. *extended* is that of DeepScoresV2: 136 classes with the category ids of its JSON.
 *v1* is that of the first release of DeepScores: 124 classes, of which the thesis counts 118. *muscima* contains the
-classes of MUSCIMA++ in DeepScoresV2, whose ids follow those of *extended*.
+classes of MUSCIMA++ in DeepScoresV2, whose ids follow those of *extended*. *full* adds to *extended* what DeepScores
+does not annotate: bar lines, brackets of groups, volta brackets and short trills. Its ids follow those of *muscima*.
 
 A glyph does not determine a class: a dot is an augmentation, staccato or repeat dot depending on the symbols around it,
 so that several classes share a SMuFL code point. `entourage.engrave.annotate.assign_classes` distinguishes them.
@@ -14,10 +15,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-ClassSet = Literal["extended", "v1", "v1-118", "muscima"]
+ClassSet = Literal["extended", "full", "v1", "v1-118", "muscima"]
 
-# Columns: extended id, name, SMuFL code points, V1 name, MUSCIMA++ name; "-" marks a missing value. Rows without an id
-# are classes that only V1 has. V1 names several extended classes by one name, such as noteheads on lines and in spaces.
+# Columns: id, name, SMuFL code points, V1 name, MUSCIMA++ name; "-" marks a missing value. Ids up to 136 are those of
+# the extended list; higher ones are classes that only the full list has. Rows without an id are classes that only V1
+# has. V1 names several extended classes by one name, such as noteheads on lines and in spaces.
 _TABLE = """
 1   brace                           E000           brace                         brace
 2   legerLine                       E022           -                             legerLine
@@ -180,6 +182,17 @@ _TABLE = """
 -   dynamicSforzando1               E536           dynamicSforzando1             -
 -   dynamicSforzato                 E539           dynamicSforzato               -
 -   dynamicRinforzando2             E53D           dynamicRinforzando2           -
+209 barlineSingle                   E030           -                             -
+210 barlineDouble                   E031           -                             -
+211 barlineFinal                    E032           -                             -
+212 barlineDashed                   E036,E037      -                             -
+213 barlineSystemic                 -              -                             -
+214 repeatLeft                      E040           -                             -
+215 repeatRight                     E041           -                             -
+216 repeatRightLeft                 E042           -                             -
+217 bracket                         E002           -                             -
+218 voltaBracket                    -              -                             -
+219 ornamentShortTrill              E56C           -                             -
 """
 
 # In the order of the first release, which is that of SMuFL; the position, from 1, is the class id.
@@ -243,18 +256,23 @@ class SymbolClass:
     """A class of music symbols: a row of the table.
 
     Attributes:
-        name: name in the extended list; in V1 for classes that only V1 has.
-        extended: category id in DeepScoresV2, or None.
+        name: name in the full list; in V1 for classes that only V1 has.
+        full: id in the full list; that of DeepScoresV2 for classes of the extended list; None if only V1 has the class.
         smufl: code points of the glyphs that can belong to the class.
         v1: name of the symbol in V1, or None.
         muscima: name of the symbol in MUSCIMA++, or None.
     """
 
     name: str
-    extended: int | None
+    full: int | None
     smufl: tuple[int, ...]
     v1: str | None
     muscima: str | None
+
+    @property
+    def extended(self) -> int | None:
+        """Category id in DeepScoresV2, or None."""
+        return self.full if self.full is not None and self.full < _FIRST_MUSCIMA_ID else None
 
 
 def _read_table() -> dict[str, SymbolClass]:
@@ -268,6 +286,7 @@ def _read_table() -> dict[str, SymbolClass]:
 
 
 CLASSES: dict[str, SymbolClass] = _read_table()
+FULL_IDS: dict[str, int] = {c.name: c.full for c in CLASSES.values() if c.full is not None}
 EXTENDED_IDS: dict[str, int] = {c.name: c.extended for c in CLASSES.values() if c.extended is not None}
 V1_IDS: dict[str, int] = {name: position for position, name in enumerate(_V1.split(), start=1)}
 V1_THESIS_IDS: dict[str, int] = {
@@ -280,8 +299,8 @@ def class_ids(classes: ClassSet) -> dict[str, int]:
     """Return the names and ids of a class list, in ascending order of id.
 
     Args:
-        classes: "extended" (136 classes, ids of DeepScoresV2), "v1" (124), "v1-118" (those of the thesis) or "muscima"
-            (72).
+        classes: "extended" (136 classes, ids of DeepScoresV2), "full" (147: those and bar lines, brackets and short
+            trills), "v1" (124), "v1-118" (those of the thesis) or "muscima" (72).
 
     Returns:
         Ids by name.
@@ -289,7 +308,7 @@ def class_ids(classes: ClassSet) -> dict[str, int]:
     Raises:
         ValueError: the list is unknown.
     """
-    lists = {"extended": EXTENDED_IDS, "v1": V1_IDS, "v1-118": V1_THESIS_IDS, "muscima": MUSCIMA_IDS}
+    lists = {"extended": EXTENDED_IDS, "full": FULL_IDS, "v1": V1_IDS, "v1-118": V1_THESIS_IDS, "muscima": MUSCIMA_IDS}
     if classes not in lists:
         raise ValueError(f"class list {classes!r} is unknown; expected one of {', '.join(lists)}")
     return dict(lists[classes])
