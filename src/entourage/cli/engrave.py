@@ -93,7 +93,7 @@ def run(
 @app.command()
 def stats(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A data set from `entourage engrave`.")],
-    classes: Annotated[Literal["extended", "v1", "v1-118"], typer.Option(help="Class list.")] = "extended",
+    classes: Annotated[Literal["extended", "full", "v1", "v1-118"], typer.Option(help="Class list.")] = "extended",
     out: Annotated[Path | None, typer.Option(help="Folder for the report.", show_default="DIR/stats")] = None,
 ) -> None:
     """Count symbols per page and class; write a report with a histogram and pictures of every class."""

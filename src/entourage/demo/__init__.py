@@ -51,7 +51,7 @@ def composed_pages() -> list[GroundTruthPage]:
         engraver = VerovioEngraver(size, MusicFont(font))
         score = parse_score(compose(5, index), f"composed {index}")
         page = next(engraver.engrave(score, lambda _, found=degrader: found))  # type: ignore[misc]
-        names = [(detector_class(s.label, s.v1), s.v1, s.label) for s in page.symbols]
+        names = [(detector_class(s.label, s.v1), s.v1, s.extended) for s in page.symbols]
         packed = cv2.imencode(".png", page.image)[1].tobytes()
         name = f"{font}, page {index}" + (", photographed" if degrader else "")
         pages.append(make_page(name, Path(f"{index}.png"), size.interline, names, page.boxes, packed=packed))

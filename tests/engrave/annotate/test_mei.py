@@ -123,3 +123,13 @@ def test_notes_equal_those_of_music21(engraver: VerovioEngraver, index: int) -> 
         Counter((round(float(e.onset or 0), 4), round(float(e.duration or 0), 4), e.midi) for e in events) == expected
     )
     assert sum(expected.values()) > 50
+
+
+def test_measures_are_numbered_and_voices_are_those_of_their_layer() -> None:
+    second = "<staff n='2'><layer n='5'><note xml:id='c' dur='2'/></layer></staff>"
+    slur = "<slur xml:id='s' startid='#c' endid='#b'/>"
+    first = "<measure xml:id='m'>" + layer("<note xml:id='a' dur='2'><accid xml:id='x' accid='s'/></note>") + second
+    ending = "<ending xml:id='e'>" + measure(layer("<note xml:id='b' dur='2'/>"), name="n") + "</ending>"
+    events = read(first + slur + "</measure>" + ending)
+    assert [events[i].measure for i in "macxsbne"] == [1, 1, 1, 1, 1, 2, 2, 2]
+    assert [events[i].voice for i in "macxsbne"] == [0, 1, 5, 1, 5, 1, 0, 0]

@@ -20,7 +20,7 @@ def test_the_file_has_the_structure_of_deepscoresv2(
     assert data["categories"]["142"] == {"name": "clefG", "annotation_set": "muscima++", "color": 6}
     first, second = data["images"]
     assert first["source"] == "s.mxl"
-    labelled = sum(1 for s in page.symbols if s.label)
+    labelled = sum(1 for s in page.symbols if s.extended)
     assert first["ann_ids"] == [str(i) for i in range(1, labelled + 1)]
     assert second["ann_ids"][0] == str(labelled + 1)
     assert set(data["annotations"]) == {*first["ann_ids"], *second["ann_ids"]}

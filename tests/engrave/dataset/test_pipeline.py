@@ -44,7 +44,10 @@ def test_all_files_of_the_data_set_are_written(tmp_path: Path, songs: Path) -> N
     sources = [image["source"] for data in annotated for image in data["images"]]
     assert len(sources) == 3
     assert all((out / source).is_file() for source in sources)
-    assert len(pd.read_parquet(out / "patches.parquet")) == (table["label"] != "staff").sum()
+    assert (
+        len(pd.read_parquet(out / "patches.parquet"))
+        == (~table["label"].isin(["staff", ""]) | (table["v1"] != "")).sum()
+    )
     written = json.loads((out / "manifest.json").read_text())
     assert set(written["files"]) == {n for n in read_files(out) if not n.startswith(".state") and n != "manifest.json"}
     assert written["versions"]["verovio"]

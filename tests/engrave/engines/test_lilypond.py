@@ -34,6 +34,9 @@ def test_a_score_is_engraved_with_its_annotations(score_path: Path) -> None:
         (1.5, 1.5, "F#5", "p1m1n3"),
         (4, 4, "C4", "p1m2n1"),
     ]
+    assert [(s.measure, s.system, s.staff, s.voice) for s in heads] == [(1, 1, 1, 1)] * 3 + [(2, 1, 1, 1)]
+    lines = sorted((s.measure, s.label) for s in page.symbols if s.label.startswith("barline"))
+    assert lines == [(1, "barlineSingle"), (2, "barlineSingle")]
     labels = {s.label for s in page.symbols}
     assert {"clefG", "keySharp", "accidentalFlat", "flag8thDown", "augmentationDot", "restQuarter", "staff"} <= labels
     staff = next(box for s, box in zip(page.symbols, page.boxes, strict=True) if s.label == "staff")

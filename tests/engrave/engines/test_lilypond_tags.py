@@ -1,6 +1,12 @@
 import pytest
 
-from entourage.engrave.engines.lilypond_tags import number_staves, tagged_symbols, unlabelled
+from entourage.engrave.engines.lilypond_tags import (
+    barline_symbols,
+    number_staves,
+    tagged_symbols,
+    unlabelled,
+    voice_number,
+)
 from entourage.engrave.render.marks import Group, Mark, Symbol
 from entourage.engrave.render.outlines import rectangle
 
@@ -36,6 +42,10 @@ def symbols_of(kind: str, marks: list[Mark], **tags: str) -> list[Symbol]:
         ("Hairpin", {"grow": "-1"}, "dynamicDiminuendoHairpin"),
         ("StemTremolo", {"flags": "3"}, "tremolo3"),
         ("SystemStartBrace", {}, "brace"),
+        ("SystemStartBracket", {}, "bracket"),
+        ("SystemStartBar", {}, "barlineSystemic"),
+        ("Script", {"script": "(feta . prall)", "direction": "1"}, "ornamentShortTrill"),
+        ("Script", {"script": "(feta . mordent)", "direction": "1"}, "ornamentMordent"),
         ("KeyCancellation", {}, "keyNatural"),
         ("KeySignature", {"sign": "-1/2"}, "keyFlat"),
         ("TimeSignature", {"fraction": "(4 . 4)"}, "timeSigCommon"),
@@ -92,7 +102,8 @@ def test_glyphs_without_a_class_are_listed() -> None:
     assert missing("DynamicText", [mark(), mark()], glyph="", text="n i") == ["DynamicText:ni"] * 2
     assert missing("MetronomeMark", [mark(), area]) == ["MetronomeMark"]
     assert missing("", [mark()]) == ["untagged"]
-    assert missing("SystemStartBracket", [mark()]) == []
+    assert missing("BarLine", [mark()]) == []
+    assert missing("VoltaBracket", [mark()]) == []  # its number
 
 
 def test_only_signs_and_numbers_of_text_are_listed() -> None:
@@ -113,5 +124,36 @@ def test_objects_without_a_class_give_no_symbols() -> None:
 def test_staves_are_numbered_within_systems() -> None:
     marks = [mark(0, y) for y in (0, 180, 800, 980, 170)]
     symbols = [Symbol("staff", "", [i], Group()) for i in range(4)] + [Symbol("stem", "", [4], Group())]
-    number_staves(symbols, marks, 20.0)
+    number_staves(symbols, marks, 20.0, {})
     assert [symbol.staff for symbol in symbols] == [1, 2, 1, 2, 2]
+    assert [symbol.system for symbol in symbols] == [1, 1, 2, 2, 1]
+
+
+def test_symbols_belong_to_the_staff_of_their_name_even_if_another_one_is_nearer() -> None:
+    marks = [mark(0, y) for y in (0, 180, 800, 980, 170, -40)]
+    symbols = [Symbol("staff", "", [i], Group()) for i in range(4)]
+    symbols += [Symbol("stem", "", [4], Group()), Symbol("barlineSingle", "", [5], Group())]
+    names = {symbol.group: name for symbol, name in zip(symbols, ["1", "2", "1", "2", "1", ""], strict=True)}
+    number_staves(symbols, marks, 20.0, names)
+    assert [symbol.staff for symbol in symbols] == [1, 2, 1, 2, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [("PartPOneVoiceFive", 5), ("PartPTwoVoiceOneTwo", 12), ("PartPOneVoiceNone", 0), ("melody", 0), ("", 0)],
+)
+def test_voices_are_numbered_by_their_names(name: str, number: int) -> None:
+    assert voice_number(name) == number
+
+
+def test_pieces_of_a_bar_line_are_one_symbol_with_its_dots() -> None:
+    def line(x: float, y: float, width: float, height: float) -> Mark:
+        return Mark("area", rectangle(x, y, width, height), Group(), x=x, y=y)
+
+    marks = [line(100, 0, 2, 80), line(110, 0, 10, 80), line(100, 80, 2, 100), line(110, 80, 10, 100)]
+    marks += [Mark("glyph", rectangle(90, y, 6, 6), Group(), x=90, y=y) for y in (25, 45)]
+    tags = {"data-onset": "3", "data-voice": ""}
+    pieces = {i: (Group(("BarLine",)), tags) for i in range(6)}
+    line_symbol, *dots = barline_symbols(pieces, marks, 20.0)
+    assert (line_symbol.label, line_symbol.marks, line_symbol.onset) == ("repeatRight", [0, 1, 2, 3, 4, 5], 12)
+    assert [(dot.label, dot.marks) for dot in dots] == [("repeatDot", [4]), ("repeatDot", [5])]

@@ -6,7 +6,7 @@ from tests.engrave.decoded import decode_mask
 from entourage.engrave.render.marks import AnnotatedMarks, Group, Mark, Symbol
 from entourage.engrave.render.outlines import fill_edges, rectangle
 from entourage.engrave.render.page import Page, render_page
-from entourage.symbols import EXTENDED_IDS
+from entourage.symbols import EXTENDED_IDS, FULL_IDS
 
 Engrave = Callable[[str], Page]
 
@@ -20,7 +20,7 @@ def render_shapes(**shapes: np.ndarray) -> Page:
 def test_image_box_and_mask_are_consistent(engrave: Engrave, musicxml: str) -> None:
     page = engrave(musicxml)
     assert len(page.symbols) > 15
-    dark = page.image < 128
+    dark = page.image <= 128
     for k, (symbol, box) in enumerate(zip(page.symbols, page.boxes, strict=True)):
         mask = decode_mask(page.masks[k], *page.image.shape)
         y, x = np.nonzero(mask)
@@ -33,9 +33,14 @@ def test_segmentation_and_instances_are_consistent(engrave: Engrave, musicxml: s
     page = engrave(musicxml)
     instances = page.instances()
     segmentation = page.segmentation(EXTENDED_IDS)
-    np.testing.assert_array_equal(instances > 0, segmentation > 0)
-    number = {i: EXTENDED_IDS[s.label] for i, s in enumerate(page.symbols, start=1) if s.label}
-    for i in np.unique(instances[instances > 0]):
+    full = page.segmentation(FULL_IDS)
+    np.testing.assert_array_equal(instances > 0, full > 0)
+    assert (full[segmentation > 0] > 0).all()
+    number = {i: FULL_IDS[s.label] for i, s in enumerate(page.symbols, start=1) if s.label}
+    assert FULL_IDS["barlineSingle"] in number.values()
+    np.testing.assert_array_equal(full, np.array([0, *number.values()])[instances])
+    number = {i: EXTENDED_IDS[s.label] for i, s in enumerate(page.symbols, start=1) if s.extended}
+    for i in np.intersect1d(instances, list(number)):
         assert set(np.unique(segmentation[instances == i])) == {number[int(i)]}
 
 

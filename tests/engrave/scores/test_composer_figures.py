@@ -61,3 +61,11 @@ def test_random_step_is_on_a_line_or_in_a_space() -> None:
 def test_figures_are_deterministic() -> None:
     assert list(figures().all_figures()) == list(figures().all_figures())
     assert list(figures().all_figures()) != list(figures(seed=1).all_figures())
+
+
+def test_every_kind_of_bar_line_is_written() -> None:
+    bars = figures().barlines()
+    text = "".join(bar.left + bar.right for bar in bars)
+    for part in ("light-light", "dashed", "dotted", "forward", "backward", "number='1' type='start'", "number='2'"):
+        assert part in text
+    assert all("<inverted-mordent/>" in bar.content for bar in bars)

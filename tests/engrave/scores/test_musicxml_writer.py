@@ -7,6 +7,7 @@ from entourage.engrave.scores.musicxml_writer import (
     DIVISIONS,
     Value,
     attributes,
+    barline,
     direction,
     measure_rest,
     note,
@@ -73,3 +74,10 @@ def test_attributes_and_directions() -> None:
     assert parse(attributes(clef="P"))[0].findtext("clef/sign") == "percussion"
     assert parse(direction("<segno/>", "above"))[0].get("placement") == "above"
     assert total_duration(measure_rest(Fraction(3))) == 3
+
+
+def test_a_backward_repeat_has_a_final_bar_line() -> None:
+    assert barline(style="dashed") == "<barline location='right'><bar-style>dashed</bar-style></barline>"
+    text = barline(repeat="backward", ending="2 stop")
+    inside = "<bar-style>light-heavy</bar-style><ending number='2' type='stop'/><repeat direction='backward'/>"
+    assert text == f"<barline location='right'>{inside}</barline>"

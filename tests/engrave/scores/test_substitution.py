@@ -55,3 +55,12 @@ def test_substituted_score_can_be_engraved(engrave: Callable[[str], Page]) -> No
     assert labels["accidentalDoubleSharp"] == 1
     assert labels["fermataBelow"] == 1
     assert labels["ornamentTrill"] == labels["articStaccatoBelow"] == 0
+
+
+def test_bar_lines_are_replaced_in_all_parts() -> None:
+    score = substitute_symbols(song(), 1.0, 0)
+    measures = [part.findall("measure") for part in etree.fromstring(score.text).findall("part")]
+    for parts in zip(*measures, strict=True):
+        lines = {etree.tostring(part.find("barline")) for part in parts}
+        assert len(lines) == 1
+    assert not etree.fromstring(substitute_symbols(song(), 0.0, 0).text).findall("part/measure/barline")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
+from entourage.engrave.annotate.barlines import barline_class, is_dot, split_barlines
 from entourage.engrave.annotate.grouping import (
     LETTERS,
     Staves,
@@ -20,7 +21,7 @@ from entourage.engrave.annotate.grouping import (
 from entourage.engrave.annotate.mei import Event
 from entourage.engrave.render.marks import AnnotatedMarks, Group, Mark, Symbol
 from entourage.engrave.render.outlines import Edges, rings, split_at
-from entourage.symbols import CLASSES, EXTENDED_IDS
+from entourage.symbols import CLASSES, FULL_IDS
 
 CLEFS = {  # code point: (clef, class of the octave number attached to it, or "")
     **{0xE050: ("clefG", ""), 0xE051: ("clefG", "clef15"), 0xE052: ("clefG", "clef8")},
@@ -95,9 +96,11 @@ def fill_attributes(symbol: Symbol, events: Mapping[str, Event], ids: Collection
         event = events.get(group.id) if group.id else None
         if event is None or group.kind in ("system", "page-margin"):
             continue
-        if symbol.label == "staff":
+        if symbol.label == "staff":  # it belongs to many measures
             symbol.staff = event.staff
             break
+        symbol.measure = symbol.measure or event.measure
+        symbol.voice = symbol.voice or event.voice
         _copy_event(symbol, event, group.kind, events)
     if symbol.group.kind == "notehead" and (note := symbol.group.closest("note")):
         symbol.notes = (note.id,)
@@ -135,13 +138,24 @@ _TIMES |= {0xE080 + digit: f"timeSig{digit}" for digit in range(10)}
 # Glyphs that belong to a symbol or a line but have no class.
 _IGNORED_GLYPHS = {0xE26A, 0xE26B, 0xE26C, 0xE26D, 0xE51A, 0xE51B}  # parentheses and brackets
 _IGNORED_GLYPHS |= {0xE59D, 0xE59E, 0xEAA4}  # the wavy line after a trill
-_IGNORED_GLYPHS |= {0xE003, 0xE004}  # the ends of a system bracket
-_BY_CONTEXT = ("notehead", "keyF", "keyN", "keyS", "accidental", "clef", "timeSig", "fingering", "dynamic", "grace")
+_BY_CONTEXT: tuple[str, ...] = (
+    "notehead",
+    "keyF",
+    "keyN",
+    "keyS",
+    "accidental",
+    "clef",
+    "timeSig",
+    "fingering",
+    "dynamic",
+    "grace",
+)
+_BY_CONTEXT += ("bar", "bracket", "repeatLeft", "repeatRight")
 _BY_GLYPH = {
     code: name
     for name, symbol in reversed(CLASSES.items())  # so that the normal class replaces the small one
     for code in symbol.smufl
-    if name in EXTENDED_IDS and not name.startswith(_BY_CONTEXT)
+    if name in FULL_IDS and not name.startswith(_BY_CONTEXT)
 }
 
 
@@ -172,6 +186,7 @@ class _ClassAssigner:
         self.symbols: list[Symbol] = []
         self.joined: dict[tuple[str, object], Symbol] = {}  # symbols of several marks, by label and group
         self.graces: dict[Group, list[int]] = {}
+        self.barlines: dict[Group, list[int]] = {}
         self.staves = Staves(marks, events, interline)
         self.rules: dict[str, Callable[[int, Mark], object]] = {
             "notehead": self._notehead,
@@ -187,7 +202,10 @@ class _ClassAssigner:
             "ledgerLines": lambda i, m: self._add(i, m, "legerLine"),
             "dots": lambda i, m: self._add(i, m, "augmentationDot"),
             "staff": self._staff,
-            "grpSym": self._brace,
+            "grpSym": self._group_symbol,
+            "barLine": lambda i, m: self.barlines.setdefault(m.group, []).append(i),
+            "system": self._systemic_barline,
+            "voltaBracket": self._volta,
             "stem": self._stem,
             "flag": self._flag,
             "hairpin": self._hairpin,
@@ -203,12 +221,17 @@ class _ClassAssigner:
                 self._glyph(i, mark)
             elif mark.shape == "area":
                 self._area(i, mark)
+        for group, indices in self.barlines.items():
+            self._barlines(group, indices)
         self.symbols += combine_dynamics(self.symbols, self.marks)
         self.symbols += combine_times(self.symbols, self.marks)
         self.symbols += combine_graces(self.graces, self.marks)
         attach_ledgers(self.symbols, self.marks, self.staves, self.events, self.ids)
+        systems = {m.group.closest("system"): 0 for m in self.marks if m.group.closest("system")}
+        systems = {group: number for number, group in enumerate(systems, start=1)}
         for symbol in self.symbols:
             fill_attributes(symbol, self.events, self.ids)
+            symbol.system = systems.get(symbol.group.closest("system"), 0)
         return AnnotatedMarks(self.symbols, self._unlabelled())
 
     def _unlabelled(self) -> list[str]:
@@ -222,13 +245,14 @@ class _ClassAssigner:
         self.symbols.append(symbol)
         return symbol
 
-    def _join(self, i: int, mark: Mark, label: str, key: object = None) -> None:
+    def _join(self, i: int, mark: Mark, label: str, key: object = None) -> Symbol:
         """Add a mark to the symbol of its group, or of `key` if that is passed; the first mark creates the symbol."""
         joined_key = (label, mark.group if key is None else key)
         if joined_key in self.joined:
             self.joined[joined_key].marks.append(i)
         else:
             self.joined[joined_key] = self._add(i, mark, label)
+        return self.joined[joined_key]
 
     def _is_small(self, mark: Mark) -> bool:
         return mark.scale < _MAX_SMALL_SCALE * 4 * self.interline  # an em is four interlines
@@ -237,10 +261,33 @@ class _ClassAssigner:
         if mark.shape == "line":
             self._join(i, mark, "staff", (mark.group.closest("system"), self.staves.number(mark)))
 
-    def _brace(self, i: int, mark: Mark) -> None:
-        curved = len(mark.points) == 0  # unlike a bracket, which consists of straight lines
-        if mark.code == 0xE000 or (mark.shape == "area" and curved and len(mark.edges) > 8):
-            self._join(i, mark, "brace")
+    def _group_symbol(self, i: int, mark: Mark) -> None:
+        curved = mark.shape == "area" and len(mark.edges) > 8  # unlike a bracket, which consists of straight lines
+        symbol = self._join(i, mark, "brace" if curved or mark.code == 0xE000 else "bracket")
+        symbol.staff = self.staves.highest(symbol, self.marks)
+
+    def _systemic_barline(self, i: int, mark: Mark) -> None:
+        if mark.shape == "line":
+            symbol = self._add(i, mark, "barlineSystemic")
+            symbol.staff = self.staves.highest(symbol, self.marks)
+
+    def _volta(self, i: int, mark: Mark) -> None:
+        if mark.shape == "line":
+            symbol = self._join(i, mark, "voltaBracket")
+            symbol.staff = self.staves.highest(symbol, self.marks)
+
+    def _barlines(self, group: Group, indices: list[int]) -> None:
+        for line in split_barlines(indices, self.marks, self.interline):
+            label = barline_class(line, self.marks, self.interline)
+            if label:
+                symbol = Symbol(label, "", line, group)
+                symbol.staff = self.staves.highest(symbol, self.marks)
+                self.symbols.append(symbol)
+            if label != "barlineDashed":
+                for i in line:
+                    if is_dot(self.marks[i], self.interline):
+                        dot = self._add(i, self.marks[i], "repeatDot")
+                        dot.staff = self.staves.highest(dot, self.marks)
 
     def _notehead(self, i: int, mark: Mark) -> None:
         head = _HEADS.get(mark.code)
@@ -341,8 +388,6 @@ class _ClassAssigner:
             self._add(i, mark, _LINES[kind])
         elif kind == "multiRest":
             self._join(i, mark, "restHBar")
-        elif kind == "barLine" and len(mark.edges) > 8:  # dots of a repeat sign that are not glyphs
-            self._add(i, mark, "repeatDot")
 
 
 def _is_music(mark: Mark) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 
+from entourage.engrave.annotate.barlines import vertical_extent
 from entourage.engrave.annotate.mei import Event
 from entourage.engrave.render.marks import Group, Mark, Symbol
 from entourage.symbols import split_dynamics
@@ -79,9 +80,13 @@ class Staves:
         self.events = events
         self.interline = interline
         self._lines: dict[StaffKey, list[float]] = {}
+        self._tops: dict[Group | None, dict[int, float]] = {}  # y of the highest line of each staff, by system
         for mark in marks:
             if mark.shape == "line" and mark.group.kind == "staff":
-                self._lines.setdefault(self.staff_key(mark.group), []).append(mark.y)
+                key = self.staff_key(mark.group)
+                self._lines.setdefault(key, []).append(mark.y)
+                tops = self._tops.setdefault(mark.group.closest("system"), {})
+                tops[key[1]] = min(tops.get(key[1], mark.y), mark.y)
 
     def staff_key(self, staff: Group | None) -> StaffKey:
         """Return the measure that contains a staff, and the number of the staff in it."""
@@ -93,6 +98,12 @@ class Staves:
     def number(self, mark: Mark) -> int:
         """Return the number, from 1, of the staff that a mark belongs to; 0 if it belongs to none."""
         return self.staff_key(mark.group.closest("staff"))[1]
+
+    def highest(self, symbol: Symbol, marks: Sequence[Mark]) -> int:
+        """Return the number of the staff at the top of a symbol that may span several, or 0."""
+        top = min(vertical_extent(marks[i])[0] for i in symbol.marks)
+        tops = self._tops.get(symbol.group.closest("system"), {})
+        return min(tops, key=lambda number: abs(tops[number] - top), default=0)
 
     def position(self, mark: Mark, number: int) -> tuple[int, int]:
         """Return how many steps a mark is above the middle of staff `number`, and how many lines the staff has."""
@@ -144,7 +155,7 @@ def attach_ledgers(
         line.element = next((note for note in line.notes if note in ids), "")
         event = events.get(line.notes[0]) if line.notes else None
         if event and event.onset is not None:
-            line.onset = float(event.onset)
+            line.onset, line.voice = float(event.onset), event.voice
 
 
 def _is_beyond(head: Symbol, line: int) -> bool:

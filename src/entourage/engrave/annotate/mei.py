@@ -43,6 +43,8 @@ class Event:
         onset: onset in quarter notes, or None.
         duration: duration in quarter notes; 0 for grace notes, None for elements without a duration.
         staff: number of the staff, from 1; 0 if the document states none.
+        measure: number of the measure in the score, from 1; 0 if it belongs to none.
+        voice: number of its layer on the staff; 0 if it belongs to none.
         pitch: pitch of a note, such as "F#4", else "".
         midi: MIDI number of the pitch, 60 for C4, or None.
         grace: kind of a grace note, such as "acc" or "unacc", else "".
@@ -61,6 +63,8 @@ class Event:
     slashed: bool = False
     notes: tuple[str, ...] = ()
     form: str = ""
+    measure: int = 0
+    voice: int = 0
 
 
 @dataclass
@@ -69,6 +73,7 @@ class _State:
 
     time: Fraction = Fraction(0)
     meter: tuple[int, int] = (4, 4)
+    measure: int = 0  # number of the current measure
     ppq: dict[int, int] = field(default_factory=dict)  # pulses per quarter note by staff; 0: all staves
     events: dict[str, Event] = field(default_factory=dict)
 
@@ -100,7 +105,11 @@ def _section(element: etree._Element, state: _State) -> None:
                 _measure(child, state)
             case "scoreDef" | "staffDef":
                 _definition(child, state)
-            case "section" | "ending" | "score" | "app" | "lem":
+            case "ending":
+                start = Event("ending", state.time, measure=state.measure + 1)
+                state.events[child.get(_ID, "")] = start
+                _section(child, state)
+            case "section" | "score" | "app" | "lem":
                 _section(child, state)
 
 
@@ -125,12 +134,13 @@ def _measure(measure: etree._Element, state: _State) -> None:
     lengths: list[Fraction] = []
     full_measure: list[tuple[str, Event]] = []  # rests that last as long as the measure
     number = measure.get(_ID, "")
-    state.events[number] = Event("measure", state.time)
+    state.measure += 1
+    state.events[number] = Event("measure", state.time, measure=state.measure)
     for staff in measure.iter("{*}staff"):
         n = int(staff.get("n", "1"))
-        state.events[staff.get(_ID, "")] = Event("staff", state.time, staff=n)
+        state.events[staff.get(_ID, "")] = Event("staff", state.time, staff=n, measure=state.measure)
         for layer in staff.iter("{*}layer"):
-            end = _Layer(state, n, full_measure).read(layer)
+            end = _Layer(state, n, _layer_number(layer), full_measure).read(layer)
             if end is not None:
                 lengths.append(end)
     length = max(lengths, default=Fraction(0)) or state.bar
@@ -142,6 +152,11 @@ def _measure(measure: etree._Element, state: _State) -> None:
         if _tag(child) != "staff" and child.get(_ID):
             state.events[child.get(_ID)] = _control_event(child, state)
     state.time += length
+
+
+def _layer_number(layer: etree._Element) -> int:
+    number = layer.get("n", "1")
+    return int(number) if number.isdigit() else 1
 
 
 def _control_event(element: etree._Element, state: _State) -> Event:
@@ -159,15 +174,18 @@ def _control_event(element: etree._Element, state: _State) -> Event:
     if staff == ["0"] and notes and notes[0] in state.events:
         staff = [str(state.events[notes[0]].staff)]
     form = element.get("form") or element.get("func") or element.get("dir") or element.get("dis.place") or ""
-    return Event(_tag(element), onset, staff=int(staff[0]), notes=notes, form=form)
+    first = state.events.get(notes[0]) if notes else None
+    voice = first.voice if first else 0
+    return Event(_tag(element), onset, staff=int(staff[0]), notes=notes, form=form, measure=state.measure, voice=voice)
 
 
 class _Layer:
     """Reader of one layer of one staff in one measure."""
 
-    def __init__(self, state: _State, staff: int, full_measure: list[tuple[str, Event]]) -> None:
+    def __init__(self, state: _State, staff: int, voice: int, full_measure: list[tuple[str, Event]]) -> None:
         self.state = state
         self.staff = staff
+        self.voice = voice
         self.full_measure = full_measure
         self.offset = Fraction(0)
         self.ratio = Fraction(1)
@@ -199,7 +217,14 @@ class _Layer:
 
     def _add_container(self, element: etree._Element, tag: str) -> None:
         note_ids = tuple(n.get(_ID) for n in element.iter("{*}note") if n.get(_ID))
-        event = Event(tag, self.state.time + self.offset, staff=self.staff, notes=note_ids)
+        event = Event(
+            tag,
+            self.state.time + self.offset,
+            staff=self.staff,
+            notes=note_ids,
+            measure=self.state.measure,
+            voice=self.voice,
+        )
         self.state.events[element.get(_ID, "")] = event
 
     def _event(self, element: etree._Element, tag: str) -> None:
@@ -208,14 +233,18 @@ class _Layer:
         if tag in ("mRest", "mSpace", "mRpt", "halfmRpt", "multiRest"):
             bars = int(element.get("num", "1")) if tag == "multiRest" else 1
             total = self.state.bar * bars if bars > 1 else None
-            self.full_measure.append((element.get(_ID, ""), Event(tag, onset, total, staff)))
+            self.full_measure.append(
+                (element.get(_ID, ""), Event(tag, onset, total, staff, measure=self.state.measure, voice=self.voice))
+            )
             return
         grace = element.get("grace", self.grace)
         duration = Fraction(0) if grace else self._duration(element)
         notes = [element] if tag == "note" else list(element.iter("{*}note"))
         ids = tuple(n.get(_ID, "") for n in notes)
         slashed = "slash" in element.get("stem.mod", "") and bool(grace)
-        base = Event(tag, onset, duration, staff, "", None, grace, slashed, ids)
+        base = Event(
+            tag, onset, duration, staff, "", None, grace, slashed, ids, measure=self.state.measure, voice=self.voice
+        )
         self.state.events[element.get(_ID, "")] = base
         for note in notes:
             pitch, midi = _pitch(note)
@@ -224,7 +253,7 @@ class _Layer:
         for part in element.iter("{*}accid", "{*}artic", "{*}dots", "{*}stem", "{*}flag", "{*}verse"):
             parent = part.getparent()
             note_ids = (parent.get(_ID, ""),) if _tag(parent) == "note" else ids
-            event = Event(_tag(part), onset, staff=staff, notes=note_ids)
+            event = Event(_tag(part), onset, staff=staff, notes=note_ids, measure=self.state.measure, voice=self.voice)
             self.state.events[part.get(_ID, "")] = event
         self.offset += duration
         self.timed = True

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from entourage.engrave.render.page import Page
 from entourage.io.files import atomic_path
 from entourage.io.safe_formats import parquet_errors
-from entourage.symbols import EXTENDED_IDS, MUSCIMA_IDS, V1_IDS, muscima_id
+from entourage.symbols import EXTENDED_IDS, FULL_IDS, MUSCIMA_IDS, V1_IDS, muscima_id
 
 SCHEMA = pa.schema(
     [
@@ -40,6 +40,8 @@ SCHEMA = pa.schema(
         ("v1", pa.string()),  # class in V1, or ""
         ("v1_id", pa.int32()),
         ("muscima_id", pa.int32()),
+        ("full", pa.string()),  # class in the full list, or ""
+        ("full_id", pa.int32()),
         *[(name, pa.int32()) for name in ("x0", "y0", "x1", "y1")],  # x1, y1 are exclusive
         ("oriented", pa.list_(pa.float32(), 8)),  # corners x, y of the oriented box
         ("area", pa.int32()),  # pixels, hidden ones included
@@ -49,7 +51,10 @@ SCHEMA = pa.schema(
         ("heads", pa.list_(pa.int32())),  # the same notes as values of the instance image
         ("onset", pa.float64()),  # quarter notes from the beginning of the score
         ("duration", pa.float64()),
-        ("staff", pa.int32()),  # from 1 at the top of a system; 0 if none
+        ("measure", pa.int32()),  # from 1 in the score; 0 if none, as in the following
+        ("system", pa.int32()),  # from 1 at the top of the page
+        ("staff", pa.int32()),  # from 1 at the top of a system
+        ("voice", pa.int32()),  # on its staff, as numbered in the score
         ("position", pa.int32()),  # steps above the middle of the staff
         ("pitch", pa.string()),
         ("midi", pa.int32()),
@@ -86,11 +91,13 @@ def page_table(page: Page, *, score: str, source: str, work: str, name: str, fon
         "font": [font] * n_symbols,
         "complete": [page.complete] * n_symbols,
         "symbol": range(1, n_symbols + 1),
-        "label": [s.label for s in symbols],
-        "label_id": [EXTENDED_IDS.get(s.label, 0) for s in symbols],
+        "label": [s.extended for s in symbols],
+        "label_id": [EXTENDED_IDS.get(s.extended, 0) for s in symbols],
         "v1": [s.v1 for s in symbols],
         "v1_id": [V1_IDS.get(s.v1, 0) for s in symbols],
-        "muscima_id": [(muscima_id(s.label) or 0) if s.label else 0 for s in symbols],
+        "muscima_id": [(muscima_id(s.extended) or 0) if s.extended else 0 for s in symbols],
+        "full": [s.label for s in symbols],
+        "full_id": [FULL_IDS.get(s.label, 0) for s in symbols],
         **{name: page.boxes[:, k] for k, name in enumerate(("x0", "y0", "x1", "y1"))},
         "oriented": list(page.oriented.reshape(-1, 8).round(2)),
         "area": page.areas,
@@ -100,7 +107,7 @@ def page_table(page: Page, *, score: str, source: str, work: str, name: str, fon
         "heads": [[heads[n] for n in s.notes if n in heads] for s in symbols],
         "onset": [None if s.onset is None else round(s.onset, 6) for s in symbols],
         "duration": [None if s.duration is None else round(s.duration, 6) for s in symbols],
-        "staff": [s.staff for s in symbols],
+        **{name: [getattr(s, name) for s in symbols] for name in ("measure", "system", "staff", "voice")},
         "position": [s.position for s in symbols],
         "pitch": [s.pitch for s in symbols],
         "midi": [s.midi for s in symbols],

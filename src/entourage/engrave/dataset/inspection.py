@@ -22,7 +22,7 @@ from entourage.io.files import atomic_path
 from entourage.io.safe_formats import parquet_errors
 from entourage.report.figures import Mark, figure_style, marked_figure, raster_figure, to_svg
 from entourage.report.page import Block, Section, write_page
-from entourage.symbols import EXTENDED_IDS, ClassSet, class_ids
+from entourage.symbols import FULL_IDS, ClassSet, class_ids
 
 _CELL_WIDTH, _CELL_HEIGHT, _NAME_HEIGHT, _COLUMNS = 120, 170, 34, 12
 _FONT_SCALE = 0.42  # maximum font size of the names below the pictures
@@ -87,7 +87,7 @@ def count_symbols(folder: Path, classes: ClassSet = "extended") -> SymbolStatist
 
     Args:
         folder: data set from `entourage engrave`.
-        classes: list of classes: "extended", "v1" or "v1-118".
+        classes: list of classes: "extended", "full", "v1" or "v1-118".
 
     Returns:
         The counts.
@@ -95,11 +95,11 @@ def count_symbols(folder: Path, classes: ClassSet = "extended") -> SymbolStatist
     Raises:
         ValueError: the folder is not a data set, has no symbols, or the list of classes is not one of these.
     """
-    table = read_table(folder, ["page", "label", "v1"])
     if classes == "muscima":
-        raise ValueError("classes: 'muscima' is not supported; expected extended, v1 or v1-118")
+        raise ValueError("classes: 'muscima' is not supported; expected extended, full, v1 or v1-118")
+    table = read_table(folder, ["page", _column(classes)])
     names = class_ids(classes)
-    labels = table["label" if classes == "extended" else "v1"]
+    labels = table[_column(classes)]
     in_list = labels.isin(list(names))
     if not in_list.any():
         raise ValueError(f"{folder}: contains no symbols; expected at least one")
@@ -118,7 +118,7 @@ def contact_sheet(folder: Path, statistics: SymbolStatistics) -> NDArray[np.uint
     Returns:
         Greyscale image, shape (height, width).
     """
-    column = "label" if statistics.class_list == "extended" else "v1"
+    column = _column(statistics.class_list)
     table = read_table(folder, ["page", column, "x0", "y0", "x1", "y1"])
     # The example is the median row: neither the first page nor the last is typical.
     sample = {name: rows.iloc[len(rows) // 2] for name, rows in table.groupby(column)}
@@ -199,11 +199,12 @@ def _page_figure(folder: Path, page: str, class_list: ClassSet) -> str:
     scale = min(1.0, _PAGE_WIDTH / width)
     small = cv2.resize(image, (round(width * scale), round(height * scale)), interpolation=cv2.INTER_AREA)
     jpeg = cv2.imencode(".jpg", small, [cv2.IMWRITE_JPEG_QUALITY, 75])[1]
-    column = "label" if class_list == "extended" else "v1"
+    column = _column(class_list)
     marks = []
     for row in rows:
-        if row["label"] and row[column] and row["label"] not in ("staff", "staffLine"):
-            blue, green, red = class_colour(row["label"])
+        label = _label(row)
+        if label and row[column] and label not in ("staff", "staffLine"):
+            blue, green, red = class_colour(label)
             box = (row["x0"], row["y0"], row["x1"], row["y1"])
             marks.append(Mark(row[column], box, f"#{red:02x}{green:02x}{blue:02x}"))
     return marked_figure(jpeg.tobytes(), "jpeg", width, height, marks)
@@ -277,15 +278,15 @@ def draw_annotations(image: Colour, rows: list[dict[str, Any]], layers: Collecti
     """
     canvas = image.copy()
     height = image.shape[0]
-    symbols = [row for row in rows if row["label"]]
+    symbols = [row for row in rows if _label(row)]
     if "masks" in layers:
         for row in symbols:
             x, y = mask_pixels(row["mask"], height)
-            canvas[y, x] = (0.45 * canvas[y, x] + 0.55 * np.array(class_colour(row["label"]))).astype(np.uint8)
+            canvas[y, x] = (0.45 * canvas[y, x] + 0.55 * np.array(class_colour(_label(row)))).astype(np.uint8)
     for row in symbols:
         if row["label"] == "staff":
             continue
-        colour = class_colour(row["label"])
+        colour = class_colour(_label(row))
         if "boxes" in layers:
             corners = np.round(np.array(row["oriented"]).reshape(4, 1, 2)).astype(np.int32)
             cv2.polylines(canvas, [corners], True, colour, 1, cv2.LINE_AA)
@@ -297,18 +298,28 @@ def draw_annotations(image: Colour, rows: list[dict[str, Any]], layers: Collecti
     return canvas
 
 
+def _label(row: dict[str, Any]) -> str:
+    """Return the class of a symbol in the full list, which tables of earlier versions lack, or in the extended list."""
+    return str(row.get("full") or row["label"])
+
+
+def _column(class_list: ClassSet) -> str:
+    """Return the column of the table with the classes of a list."""
+    return {"extended": "label", "full": "full"}.get(class_list, "v1")
+
+
 def class_colour(label: str) -> tuple[int, int, int]:
     """Return a colour in BGR that differs from those of adjacent classes in the list."""
-    hue = (EXTENDED_IDS[label] * 0.618034) % 1.0
+    hue = (FULL_IDS[label] * 0.618034) % 1.0
     red, green, blue = colorsys.hsv_to_rgb(hue, 0.9, 0.75)
     return int(255 * blue), int(255 * green), int(255 * red)
 
 
 def _caption(row: dict[str, Any], layers: Collection[Layer]) -> str:
     """Return the text above a symbol; stems, beams and ledger lines have no label, because texts would overlap."""
-    named = "labels" in layers and row["label"] not in ("stem", "legerLine", "beam")
+    named = "labels" in layers and _label(row) not in ("stem", "legerLine", "beam", "barlineSingle", "barlineSystemic")
     notehead = row["label"].startswith("notehead")
-    words = [row["label"]] if named else []
+    words = [_label(row)] if named else []
     if "onsets" in layers and row["onset"] is not None and (notehead or row["label"].startswith("rest") or named):
         times = f"{row['onset']:g}"
         words.append(f"{times}/{row['position']}/{row['duration']:g}" if notehead else times)

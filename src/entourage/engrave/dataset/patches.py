@@ -89,7 +89,7 @@ def write_patches(out: Path, seed: int, per_class: int = _PATCHES_PER_CLASS) -> 
     columns = ["page", "symbol", "label", "v1", "split", "x0", "y0", "x1", "y1"]
     symbols = read_table(out, columns)
     symbols["class"] = symbols["v1"].where(symbols["v1"] != "", symbols["label"])
-    sampled = sample_per_class(symbols[symbols["class"] != "staff"], per_class, seed)
+    sampled = sample_per_class(symbols[~symbols["class"].isin(["staff", ""])], per_class, seed)
     with (
         atomic_path(out / PATCHES_FILE) as temporary,
         pq.ParquetWriter(temporary, _PATCH_SCHEMA, compression="none") as writer,

@@ -12,8 +12,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
@@ -24,13 +25,20 @@ import numpy as np
 from lxml import etree
 
 from entourage.engrave.engines.fonts import Typeface
-from entourage.engrave.engines.lilypond_tags import number_staves, tagged_symbols, unlabelled
+from entourage.engrave.engines.lilypond_tags import (
+    BARLINE_KINDS,
+    barline_symbols,
+    number_staves,
+    tagged_symbols,
+    unlabelled,
+)
 from entourage.engrave.options import PageOptions
 from entourage.engrave.render.degrade import Degrader
 from entourage.engrave.render.marks import AnnotatedMarks, Group, Mark, Symbol
 from entourage.engrave.render.outlines import (
     NUMBER,
     Edges,
+    dashes,
     ellipse,
     fill_edges,
     orient_positive,
@@ -95,6 +103,8 @@ class LilypondReader:
         marks: list[Mark] = []
         symbols: list[Symbol] = []
         unlabelled_glyphs: list[str] = []
+        barlines: dict[int, tuple[Group, dict[str, str]]] = {}
+        staff_names: dict[Group, str] = {}
         for child in root:
             if not isinstance(child.tag, str):
                 continue
@@ -106,7 +116,11 @@ class LilypondReader:
             assigned = {i for symbol in object_symbols for i in symbol.marks}
             unlabelled_glyphs += unlabelled(group, tags, [i for i in indices if i not in assigned], marks)
             symbols += object_symbols
-        number_staves(symbols, marks, self.pixels)
+            staff_names[group] = tags.get("data-staff", "")
+            if group.kind in BARLINE_KINDS:
+                barlines |= dict.fromkeys(indices, (group, tags))
+        symbols += barline_symbols(barlines, marks, self.pixels)
+        number_staves(symbols, marks, self.pixels, staff_names)
         return marks, AnnotatedMarks(symbols, unlabelled_glyphs)
 
     def _walk(self, element: etree._Element, group: Group, placement: _Transform, marks: list[Mark]) -> None:
@@ -134,7 +148,9 @@ class LilypondReader:
         width = number("stroke-width")
         if tag == "line":
             ends = np.array([[number("x1"), number("y1")], [number("x2"), number("y2")]])
-            return placement.apply(stroke_edges(ends, width, "square"))
+            pattern = [float(n) for n in NUMBER.findall(element.get("stroke-dasharray", ""))]
+            pieces = [stroke_edges(piece, width, "butt" if pattern else "square") for piece in dashes(ends, pattern)]
+            return placement.apply(np.concatenate(pieces))
         if tag == "rect":
             return placement.apply(rectangle(number("x"), number("y"), number("width"), number("height")))
         if tag == "circle":
@@ -206,7 +222,7 @@ class LilypondEngraver:
         with tempfile.TemporaryDirectory() as folder:
             for number, path in enumerate(self._typeset(score, Path(folder)), start=1):
                 marks, annotated = self._reader.read(path.read_text(encoding="utf-8"))
-                _assign_note_ids(annotated.symbols, score)
+                assign_score_positions(annotated.symbols, score)
                 height, width = self.options.height, self.options.width
                 yield render_page(marks, annotated, height, width, number, make_degrader(number))
 
@@ -288,10 +304,19 @@ def escape_text(text: str) -> str:
     return str(etree.tostring(root, encoding="unicode"))
 
 
-def _assign_note_ids(symbols: list[Symbol], score: Score) -> None:
-    """Assign the ids of notes to noteheads of the same onset and pitch, in the order of the score."""
+def assign_score_positions(symbols: list[Symbol], score: Score) -> None:
+    """Assign measures by onset, and the ids of notes to noteheads of the same onset and pitch, in the score's order.
+
+    A bar line belongs to the measure that it ends, unless it only begins a repeat.
+    """
+    starts = [float(start) for start in measure_starts(score.text)]
+    begins_repeat = {symbol.group for symbol in symbols if symbol.label == "repeatLeft"}
     unassigned = ids_by_onset_and_pitch(score.text)
     for symbol in symbols:
+        if symbol.onset is not None and symbol.label != "staff":
+            ends = symbol.group.kind in BARLINE_KINDS and symbol.group not in begins_repeat
+            number = bisect_left(starts, symbol.onset - 1e-6) if ends else bisect_right(starts, symbol.onset + 1e-6)
+            symbol.measure = min(max(number, 1), len(starts) - 1)
         if symbol.label.startswith("notehead") and symbol.onset is not None:
             ids = unassigned.get((round(symbol.onset, 4), symbol.midi))
             if ids:
@@ -306,9 +331,7 @@ def ids_by_onset_and_pitch(text: str) -> dict[tuple[float, int | None], list[str
     """Return the ids of the notes of a MusicXML score by onset, in quarters rounded to four digits, and MIDI number."""
     root = parse_xml(text.encode())
     parts = [_read_part(part) for part in root.iterchildren("part")]
-    starts = [Fraction(0)]
-    for lengths in zip(*(measures for measures, _ in parts), strict=False):
-        starts.append(starts[-1] + max(lengths))  # the length of a measure is that in its longest part
+    starts = _starts(parts)
     ids: dict[tuple[float, int | None], list[str]] = defaultdict(list)
     for _, notes in parts:
         for measure, onset, midi, note_id in notes:
@@ -317,7 +340,22 @@ def ids_by_onset_and_pitch(text: str) -> dict[tuple[float, int | None], list[str
     return dict(ids)
 
 
-def _read_part(part: etree._Element) -> tuple[list[Fraction], list[tuple[int, Fraction, int | None, str]]]:
+_Part = tuple[list[Fraction], list[tuple[int, Fraction, int | None, str]]]  # lengths of measures; notes
+
+
+def measure_starts(text: str) -> list[Fraction]:
+    """Return the onsets of the measures of a MusicXML score in quarters, and the end of the last one."""
+    return _starts([_read_part(part) for part in parse_xml(text.encode()).iterchildren("part")])
+
+
+def _starts(parts: Sequence[_Part]) -> list[Fraction]:
+    starts = [Fraction(0)]
+    for lengths in zip(*(measures for measures, _ in parts), strict=False):
+        starts.append(starts[-1] + max(lengths))  # the length of a measure is that in its longest part
+    return starts
+
+
+def _read_part(part: etree._Element) -> _Part:
     """Return the lengths of the measures of a part; and measure, onset within it, MIDI number and id of its notes."""
     divisions = 1
     lengths, notes = [], []

@@ -2,6 +2,19 @@
 #(define (entourage-text x) (if (or (not x) (null? x)) "" (format #f "~a" x)))
 #(define (entourage-property grob name)
    (let ((value (ly:grob-property grob name #f))) (if (procedure? value) "" (entourage-text value))))
+#(define entourage-voices (make-weak-key-hash-table 1000)) % names of the voices of objects
+#(define entourage-staves (make-weak-key-hash-table 1000)) % numbers of their staves
+#(define entourage-numbers (make-hash-table)) % number of each staff, in any order
+#(define (entourage-staff staff)
+   (or (hashq-ref entourage-numbers staff #f)
+       (hashq-set! entourage-numbers staff (1+ (hash-count (const #t) entourage-numbers)))))
+#(define (entourage-place table grob)
+   (let ((parent (ly:grob-parent grob Y)) ; that of an accidental is its notehead
+         (whole (ly:grob-original grob))) ; a line that is broken at the end of a system
+     (or (hashq-ref table grob #f)
+         (and (ly:grob? whole) (hashq-ref table whole #f))
+         (and (ly:grob? parent) (hashq-ref table parent #f))
+         "")))
 #(define (entourage-tag grob)
    (let* ((event (event-cause grob))
           (pitch (and event (ly:event-property event 'pitch #f)))
@@ -29,6 +42,8 @@
            (cons 'data-sign (if (pair? keys) (entourage-text (cdar keys)) ""))
            (cons 'data-fraction (entourage-property grob 'fraction))
            (cons 'data-style (entourage-property grob 'style))
+           (cons 'data-voice (entourage-place entourage-voices grob))
+           (cons 'data-staff (entourage-text (entourage-place entourage-staves grob)))
            (cons 'data-text (if (string? text) text "")))))
 \layout {
   \context {
@@ -37,6 +52,11 @@
                  (make-engraver
                   (acknowledgers
                    ((grob-interface engraver grob source)
+                    (let* ((place (ly:translator-context source))
+                           (staff (and place (ly:context-find place 'Staff))))
+                      (if (and place (eq? (ly:context-name place) 'Voice))
+                          (hashq-set! entourage-voices grob (ly:context-id place)))
+                      (if staff (hashq-set! entourage-staves grob (entourage-staff staff))))
                     (ly:grob-set-property! grob 'output-attributes entourage-tag)))))
   }
 }

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from entourage.engrave.annotate.barlines import barline_class, is_dot, split_barlines, vertical_extent
 from entourage.engrave.render.marks import Group, Mark, Symbol
 from entourage.symbols import CLASSES
 
@@ -27,6 +28,7 @@ _C_CLEFS = {"0": "clefCAlto", "2": "clefCTenor"}  # by steps above the middle of
 _SCRIPTS = {"sforzato": "articAccent", "staccato": "articStaccato", "tenuto": "articTenuto", "marcato": "articMarcato"}
 _SCRIPTS |= {"staccatissimo": "articStaccatissimo", "fermata": "fermata", "trill": "ornamentTrill"}
 _SCRIPTS |= {"turn": "ornamentTurn", "reverseturn": "ornamentTurnInverted", "mordent": "ornamentMordent"}
+_SCRIPTS |= {"prall": "ornamentShortTrill"}
 _SCRIPTS |= {
     "upbow": "stringsUpBow",
     "downbow": "stringsDownBow",
@@ -42,9 +44,16 @@ _SINGLE_SYMBOLS = {
     "Arpeggio": "arpeggiato",
 }
 _SINGLE_SYMBOLS |= {"TupletBracket": "tupletBracket", "OttavaBracket": "ottavaBracket", "SystemStartBrace": "brace"}
+_SINGLE_SYMBOLS |= {
+    "SystemStartBracket": "bracket",
+    "SystemStartSquare": "bracket",
+    "SystemStartBar": "barlineSystemic",
+}
 _SYMBOL_PER_MARK = {"Dots": "augmentationDot", "LedgerLineSpanner": "legerLine", "Beam": "beam"}
 _NUMBERS = {"TupletNumber": "tuplet", "Fingering": "fingering"}
-_IGNORED_KINDS = ("Parentheses", "SystemStartBracket")  # parts of symbols or lines that have no class
+BARLINE_KINDS = ("BarLine", "SpanBar")  # pieces of bar lines, on staves and between them
+_IGNORED_KINDS = ("Parentheses", "VoltaBracket", *BARLINE_KINDS)  # their parts and numbers have no class
+_SEVERAL_STAVES = ("barline", "repeatLeft", "repeatRight", "brace", "bracket")
 _STEPS = ("C", "D", "E", "F", "G", "A", "B")
 _SEMITONES = (0, 2, 4, 5, 7, 9, 11)
 _ALTERED = {-1: "bb", Fraction(-1, 2): "b", 0: "", Fraction(1, 2): "#", 1: "##"}
@@ -74,8 +83,9 @@ def tagged_symbols(group: Group, tags: Mapping[str, str], indices: list[int], ma
         symbols = [_make_symbol(f"key{sign}", [i], group) for i in indices]
     elif kind == "TimeSignature":
         symbols = _time(tags, indices, group, marks)
-    elif kind == "BarLine":
-        symbols = [_make_symbol("repeatDot", [i], group) for i in indices if marks[i].shape == "glyph"]
+    elif kind == "VoltaBracket":
+        lines = [i for i in indices if marks[i].shape == "area"]  # without the number
+        symbols = [_make_symbol("voltaBracket", lines, group)] if lines else []
     elif kind == "DynamicText":
         symbols = _symbol_per_character("dynamic", tags["data-text"].upper(), indices, group)
     elif kind in _NUMBERS:
@@ -86,6 +96,31 @@ def tagged_symbols(group: Group, tags: Mapping[str, str], indices: list[int], ma
     symbols = [symbol for symbol in symbols if symbol.label in CLASSES]
     for symbol in symbols:
         _fill_attributes(symbol, tags)
+    return symbols
+
+
+def barline_symbols(
+    pieces: Mapping[int, tuple[Group, Mapping[str, str]]], marks: list[Mark], pixels: float
+) -> list[Symbol]:
+    """Join the pieces of bar lines to symbols, with their repeat dots as symbols, too.
+
+    Args:
+        pieces: group and tags of each mark of a bar line, by its index.
+        marks: all marks of the page.
+        pixels: pixels per staff space.
+
+    Returns:
+        The symbols.
+    """
+    symbols = []
+    for line in split_barlines(pieces, marks, pixels):
+        label = barline_class(line, marks, pixels)
+        dots = [i for i in line if is_dot(marks[i], pixels)] if label != "barlineDashed" else []
+        for name, indices in [(label, line), *(("repeatDot", [i]) for i in dots)]:
+            if name:
+                group, tags = pieces[indices[0]]
+                symbols.append(_make_symbol(name, indices, group))
+                _fill_attributes(symbols[-1], tags)
     return symbols
 
 
@@ -174,6 +209,7 @@ def _make_symbol(label: str, marks: list[int], group: Group) -> Symbol:
 def _fill_attributes(symbol: Symbol, tags: Mapping[str, str]) -> None:
     if tags["data-onset"]:
         symbol.onset = float(4 * Fraction(tags["data-onset"]))
+    symbol.voice = voice_number(tags.get("data-voice", ""))
     if not symbol.label.startswith(("notehead", "rest")):
         return
     if tags["data-duration"]:
@@ -187,13 +223,28 @@ def _fill_attributes(symbol: Symbol, tags: Mapping[str, str]) -> None:
         symbol.position = int(tags["data-position"] or 0)
 
 
-def number_staves(symbols: list[Symbol], marks: list[Mark], pixels: float) -> None:
-    """Assign each symbol the number of the nearest staff, from 1 at the top of its system.
+_DIGIT_NAMES = ("Zero", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")
+
+
+def voice_number(name: str) -> int:
+    """Return the number of a voice from its name in `musicxml2ly`, such as "PartPOneVoiceFive"; 0 for other names."""
+    words = re.findall("[A-Z][a-z]*", name.rpartition("Voice")[2])
+    if not words or not set(words) <= set(_DIGIT_NAMES):
+        return 0
+    return int("".join(str(_DIGIT_NAMES.index(word)) for word in words))
+
+
+def number_staves(symbols: list[Symbol], marks: list[Mark], pixels: float, names: Mapping[Group, str]) -> None:
+    """Assign each symbol the numbers of its staff, from 1 at the top of its system, and of its system on the page.
+
+    It is the nearest staff of the same name, or of any name if the symbol has none. The staff of bar lines, brackets
+    and braces is the highest that they reach.
 
     Args:
         symbols: symbols of the page, modified in place.
         marks: marks of the page.
         pixels: pixels per staff space.
+        names: names of the staves of symbols, by group; "" if unknown.
     """
     staves = []
     for symbol in symbols:
@@ -201,12 +252,19 @@ def number_staves(symbols: list[Symbol], marks: list[Mark], pixels: float) -> No
             points = np.concatenate([marks[i].edges[:, :2] for i in symbol.marks])
             staves.append((float(points[:, 1].mean()), float(points[:, 0].min()), symbol))
     staves.sort(key=lambda staff: staff[0])
-    number, last = 0, -np.inf
+    number, system, last = 0, 0, -np.inf
     for y, _, symbol in staves:
-        number = number + 1 if y - last < 12 * pixels else 1  # systems are farther apart than staves
-        symbol.staff, last = number, y
+        joined = y - last < 12 * pixels  # systems are farther apart than staves
+        number, system = (number + 1, system) if joined else (1, system + 1)
+        symbol.staff, symbol.system, last = number, system, y
     heights = np.array([y for y, _, _ in staves])
     for symbol in symbols:
         if symbol.label != "staff" and len(heights):
             y = float(np.mean([marks[i].y for i in symbol.marks]))
-            symbol.staff = staves[int(np.abs(heights - y).argmin())][2].staff
+            distances = np.abs(heights - y)
+            if symbol.label.startswith(_SEVERAL_STAVES):
+                distances = np.abs(heights - 2 * pixels - min(vertical_extent(marks[i])[0] for i in symbol.marks))
+            elif name := names.get(symbol.group):
+                distances[[names.get(staff.group) not in ("", None, name) for _, _, staff in staves]] = np.inf
+            nearest = staves[int(distances.argmin())][2]
+            symbol.staff, symbol.system = nearest.staff, nearest.system

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from entourage.engrave.render.outlines import Edges, Points, rotate_points
+from entourage.symbols import EXTENDED_IDS
 
 
 @dataclass(eq=False)
@@ -76,13 +77,17 @@ class Symbol:
     """A symbol on a page, with its class and musical attributes.
 
     Attributes:
-        label: class in the extended list, or "" if only V1 has a class for it.
+        label: class in the full list, or "" if only V1 has a class for it.
         v1: class in V1, or "".
         marks: indices of its marks.
         group: the engraver's group that contains it.
         element: id of its element in the score, or "".
         onset, duration: times in quarter notes, or None.
-        staff: number of the staff, from 1 at the top of a system; 0 if it belongs to none.
+        staff: number of the staff, from 1 at the top of a system; 0 if it belongs to none. That of a bar line or of a
+            bracket is its highest staff.
+        measure: number of the measure in the score, from 1; 0 if it belongs to none.
+        system: number of the system on the page, from 1; 0 if it belongs to none.
+        voice: number of the voice on its staff, as in the score; 0 if it belongs to none.
         position: steps of a notehead or clef above (negative: below) the middle of the staff, or None.
         pitch, midi: name and MIDI number of the pitch of a notehead; "" and None for other symbols.
         notes: ids of the notes to which it belongs.
@@ -96,10 +101,18 @@ class Symbol:
     onset: float | None = None
     duration: float | None = None
     staff: int = 0
+    measure: int = 0
+    system: int = 0
+    voice: int = 0
     position: int | None = None
     pitch: str = ""
     midi: int | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def extended(self) -> str:
+        """Class in the extended list, or ""."""
+        return self.label if self.label in EXTENDED_IDS else ""
 
 
 @dataclass

@@ -21,7 +21,8 @@ Image = NDArray[np.uint8]
 Number = TypeVar("Number", np.uint8, np.uint16)
 _SLANTED = ("beam", "slur", "tie", "dynamicCrescendoHairpin", "dynamicDiminuendoHairpin")
 # Where symbols overlap, the pixel belongs to the class that is later in this list; unlisted classes come last.
-_PAINT_ORDER: tuple[str, ...] = ("staff", "ottavaBracket", "graceNote", "legerLine", "stem", "tupletBracket")
+_PAINT_ORDER: tuple[str, ...] = ("staff", "barline", "repeatLeft", "repeatRight", "bracket", "voltaBracket")
+_PAINT_ORDER += ("ottavaBracket", "graceNote", "legerLine", "stem", "tupletBracket")
 _PAINT_ORDER += ("dynamicCrescendo", "dynamicDiminuendo", "slur", "tie", "beam")
 
 
@@ -52,7 +53,7 @@ class Page:
         pixels: pixels of each symbol, including those that other symbols cover.
         unlabelled: one name per glyph without a class: its code point, or its name in LilyPond.
         number: number of the page in its score, from 1.
-        unassigned: outlines of marks that belong to no symbol, such as text, bar lines and brackets.
+        unassigned: outlines of marks that belong to no symbol, such as text.
     """
 
     image: Image

@@ -14,7 +14,16 @@ from typing import TypeVar
 
 import numpy as np
 
-from entourage.engrave.scores.musicxml_writer import DIVISIONS, Value, attributes, direction, measure_rest, note, rests
+from entourage.engrave.scores.musicxml_writer import (
+    DIVISIONS,
+    Value,
+    attributes,
+    barline,
+    direction,
+    measure_rest,
+    note,
+    rests,
+)
 
 _WHOLE = Value(Fraction(4))
 _DYNAMICS = ("p", "f", "pp", "ppp", "pppp", "ppppp", "ff", "fff", "ffff", "fffff", "mp", "mf", "fp", "sf", "sfz", "rfz")
@@ -230,9 +239,22 @@ class Figures:
 
     def repeated(self, make_bar: BarFactory) -> list[Bar]:
         """Write a repeat of two measures."""
-        left = "<barline location='left'><repeat direction='forward'/></barline>"
-        right = "<barline location='right'><bar-style>light-heavy</bar-style><repeat direction='backward'/></barline>"
+        left, right = barline("left", repeat="forward"), barline(repeat="backward")
         return [replace(make_bar(), left=left), replace(make_bar(), right=right)]
+
+    def barlines(self) -> list[Bar]:
+        """Write every kind of bar line and a repeat with two endings, over notes with short trills."""
+        sides = [
+            (barline("left", repeat="forward"), ""),
+            (barline("left", ending="1 start"), barline(repeat="backward", ending="1 stop")),
+            (barline("left", repeat="forward", ending="2 start"), barline(repeat="backward", ending="2 stop")),
+            ("", barline(style="dashed")),
+            ("", barline(style="light-light")),
+            ("", barline(style="dotted")),
+        ]
+        trill = "<ornaments><inverted-mordent/></ornaments>"
+        notes = (note(self.random_step(line=k % 2 == 0), _WHOLE, notations=trill) for k in range(len(sides)))
+        return [Bar(content, left=left, right=right) for content, (left, right) in zip(notes, sides, strict=True)]
 
     def shuffled(self, items: list[Item]) -> list[Item]:
         """Return a list of the items in random order."""
@@ -247,7 +269,7 @@ def compose(seed: int, index: int, *, balanced: bool = False) -> str:
 
     Args:
         seed: seed of all random choices.
-        index: number of the score. It selects the clef, and whether there is a second staff.
+        index: number of the score. It selects the clef, and whether there is a second staff or a bracket.
         balanced: include every figure equally often, and no melody.
 
     Returns:
@@ -258,8 +280,10 @@ def compose(seed: int, index: int, *, balanced: bool = False) -> str:
     if not balanced:
         inserted = sorted(writer.random.choice(len(figures), size=len(figures) // 3, replace=False))
         figures = [part for i in inserted for part in (_melody(writer.random, writer.middle), figures[i])]
-    bars = [bar for figure in figures for bar in figure]
-    return _score(bars, clef=_CLEFS[index % 5], staves=2 if index % 7 == 0 else 1, name=f"Composition {index + 1}")
+    bars = [bar for figure in figures for bar in figure] + writer.barlines()
+    bars.append(Bar(note(writer.random_step(), _WHOLE), right=barline(style="light-heavy")))
+    clef, name = _CLEFS[index % 5], f"Composition {index + 1}"
+    return _score(bars, clef=clef, staves=2 if index % 7 == 0 else 1, bracket=index % 7 == 3, name=name)
 
 
 def _melody(random: np.random.Generator, middle: int) -> list[Bar]:
@@ -286,7 +310,7 @@ def _melody(random: np.random.Generator, middle: int) -> list[Bar]:
     return bars
 
 
-def _score(bars: list[Bar], clef: str, staves: int, name: str) -> str:
+def _score(bars: list[Bar], clef: str, staves: int, bracket: bool, name: str) -> str:
     """Join measures to a score of one part; a second staff, in the bass clef, contains rests."""
     first = attributes(clef=clef, time="common", key="0")
     first = first.replace("<attributes>", f"<attributes><divisions>{DIVISIONS}</divisions>")
@@ -304,6 +328,10 @@ def _score(bars: list[Bar], clef: str, staves: int, name: str) -> str:
             content += f"<note><rest measure='yes'/>{duration}<voice>5</voice><staff>2</staff></note>"
         start = first if number == 1 else ""
         measures.append(f"<measure number='{number}'>{start}{bar.left}{content}{bar.right}</measure>")
-    parts = "<part-list><score-part id='P1'><part-name></part-name></score-part></part-list>"
+    parts = "<score-part id='P1'><part-name></part-name></score-part>"
+    if bracket:
+        start = "<part-group number='1' type='start'><group-symbol>bracket</group-symbol></part-group>"
+        parts = f"{start}{parts}<part-group number='1' type='stop'/>"
+    parts = f"<part-list>{parts}</part-list>"
     work = f"<work><work-title>{name}</work-title></work>"
     return f"<score-partwise version='4.0'>{work}{parts}<part id='P1'>{''.join(measures)}</part></score-partwise>"

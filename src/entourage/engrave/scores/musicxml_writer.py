@@ -134,6 +134,27 @@ def attributes(*, clef: str = "", time: str = "", key: str = "") -> str:
     return f"<attributes>{''.join(parts)}</attributes>"
 
 
+def barline(location: str = "right", *, style: str = "", repeat: str = "", ending: str = "") -> str:
+    """Write a bar line.
+
+    Args:
+        location: "left" or "right" of its measure.
+        style: such as "light-light" or "dashed".
+        repeat: "forward" or "backward"; a backward repeat has a final bar line.
+        ending: number and end of a volta bracket, such as "1 start" or "1 stop".
+
+    Returns:
+        The `<barline>`.
+    """
+    if repeat == "backward":
+        style = "light-heavy"
+    number, _, end = ending.partition(" ")
+    parts = [f"<bar-style>{style}</bar-style>" * bool(style)]
+    parts.append(f"<ending number='{number}' type='{end}'/>" * bool(ending))
+    parts.append(f"<repeat direction='{repeat}'/>" * bool(repeat))
+    return f"<barline location='{location}'>{''.join(parts)}</barline>"
+
+
 def measure_rest(length: Fraction) -> str:
     """Write a rest that fills an entire measure."""
     return f"<note><rest measure='yes'/><duration>{int(length * DIVISIONS)}</duration></note>"

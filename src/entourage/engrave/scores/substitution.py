@@ -12,6 +12,7 @@ import numpy as np
 from lxml import etree
 
 from entourage.compute import derive_seed
+from entourage.engrave.scores.musicxml_writer import barline
 from entourage.engrave.scores.parsing import Score, parse_score
 from entourage.io.safe_formats import parse_xml
 
@@ -22,8 +23,8 @@ _SUBSTITUTES: dict[str, tuple[str, ...]] = {
     "staccato": ("staccatissimo", "tenuto", "strong-accent"),
     "accent": ("strong-accent", "staccatissimo", "tenuto"),
     "tenuto": ("staccatissimo", "strong-accent"),
-    "trill-mark": ("turn", "inverted-turn", "mordent"),
-    "turn": ("inverted-turn", "mordent"),
+    "trill-mark": ("turn", "inverted-turn", "mordent", "inverted-mordent"),
+    "turn": ("inverted-turn", "mordent", "inverted-mordent"),
     "breath-mark": ("caesura",),
     "p": ("ppp", "pppp", "ppppp"),
     "pp": ("ppp", "pppp", "ppppp"),
@@ -35,6 +36,7 @@ _SUBSTITUTES: dict[str, tuple[str, ...]] = {
     "sfz": ("rfz",),
     "fz": ("rfz", "sfz"),
 }
+_BARLINES = (barline(style="light-light"), barline(style="dashed"), barline(repeat="backward"))
 _DOUBLED = {"sharp": ("double-sharp", 2), "flat": ("flat-flat", -2)}
 
 
@@ -43,7 +45,7 @@ def substitute_symbols(score: Score, fraction: float, seed: int) -> Score:
 
     Articulations, ornaments and dynamics are renamed to rarer ones; sharps and flats that affect no other note of the
     measure become double; fermatas are inverted; tremolos change the number of strokes; grace notes gain or lose the
-    slash; 4/4 and 2/2 are written as signs.
+    slash; 4/4 and 2/2 are written as signs; bar lines become double, dashed or repeat signs, in all parts.
 
     Args:
         score: the score; other notations than MusicXML are returned unchanged.
@@ -61,6 +63,7 @@ def substitute_symbols(score: Score, fraction: float, seed: int) -> Score:
         substitute = _rule(element)
         if substitute is not None and random.random() < fraction:
             substitute(element, random)
+    _substitute_barlines(root, fraction, np.random.default_rng(derive_seed(seed, "barlines", score.name)))
     return parse_score(etree.tostring(root, encoding="unicode"), score.name)
 
 
@@ -77,6 +80,16 @@ def _rule(element: etree._Element) -> Substitution | None:
     if tag == "time" and (element.findtext("beats"), element.findtext("beat-type")) in (("4", "4"), ("2", "2")):
         return _use_time_symbol
     return {"fermata": _flip_fermata, "tremolo": _change_strokes, "grace": _toggle_slash}.get(tag)
+
+
+def _substitute_barlines(root: etree._Element, fraction: float, random: np.random.Generator) -> None:
+    """Add a bar line other than a single one to some of the measures that specify none."""
+    measures = [list(part.iterchildren("measure")) for part in root.iterchildren("part")]
+    for parts in zip(*measures, strict=False):
+        if random.random() < fraction and not any(part.find("barline") is not None for part in parts):
+            chosen = _BARLINES[int(random.integers(len(_BARLINES)))]
+            for part in parts:
+                part.append(etree.fromstring(chosen))
 
 
 def _rename(element: etree._Element, random: np.random.Generator) -> None:
