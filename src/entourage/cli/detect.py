@@ -16,7 +16,7 @@ detect = typer.Typer(help="Find the symbols on pages of music; evaluate and trai
 # The names of the included detectors are written out here, because reading them loads torch at every --help.
 _MODEL_HELP = "default, muscima (handwriting), or a file from `detect train`."
 
-ClassList = Literal["own", "extended", "v1", "v1-118", "muscima"]
+ClassList = Literal["own", "extended", "full", "v1", "v1-118", "muscima"]
 
 
 @detect.command()
@@ -78,7 +78,7 @@ def evaluate(
         typer.Option(
             "--class-list",
             help="Class list of the evaluation.",
-            show_default="v1 for the 142 classes of `detect train`, otherwise own",
+            show_default="v1 for the classes of `detect train`, otherwise own",
         ),
     ] = None,
     model: Annotated[str | None, typer.Option(help=_MODEL_HELP, show_default="default")] = None,

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from entourage.symbols import CLASSES, EXTENDED_IDS, ClassSet, class_ids, split_dynamics
+from entourage.symbols import CLASSES, EXTENDED_IDS, FULL_IDS, ClassSet, class_ids, split_dynamics
 
 
 @dataclass(frozen=True)
@@ -113,14 +113,15 @@ _V1_ONLY: dict[str, str | None] = {
     "restLonga": None,
 }
 
-DETECTOR_CLASSES: tuple[str, ...] = (*sorted(EXTENDED_IDS, key=EXTENDED_IDS.__getitem__), *_V1_ONLY)
+_FULL_ONLY = tuple(name for name in FULL_IDS if name not in EXTENDED_IDS)
+DETECTOR_CLASSES: tuple[str, ...] = (*sorted(EXTENDED_IDS, key=EXTENDED_IDS.__getitem__), *_V1_ONLY, *_FULL_ONLY)
 
 
 def detector_class(label: str, v1: str) -> str | None:
     """Return the class in `DETECTOR_CLASSES` of a symbol that `engrave` annotated.
 
     Args:
-        label: its class in the extended list, or "".
+        label: its class in the full list, or "".
         v1: its class in V1, or "".
 
     Returns:
@@ -137,7 +138,7 @@ def map_class(name: str, class_list: ClassSet) -> str | None:
 
     Args:
         name: one of `DETECTOR_CLASSES`.
-        class_list: "extended", "v1", "v1-118" or "muscima".
+        class_list: "extended", "full", "v1", "v1-118" or "muscima".
 
     Returns:
         The name, or None.
@@ -152,8 +153,8 @@ def map_class(name: str, class_list: ClassSet) -> str | None:
     if class_list in ("v1", "v1-118"):
         mapped = row.v1
     else:
-        extended = _V1_ONLY.get(name, name)
-        mapped = extended if class_list == "extended" or extended is None else CLASSES[extended].muscima
+        full = _V1_ONLY.get(name, name)
+        mapped = full if class_list in ("extended", "full") or full is None else CLASSES[full].muscima
     return mapped if mapped in names else None
 
 
@@ -186,8 +187,8 @@ def to_class_list(detections: Detections, class_list: ClassSet) -> Detections:
 
     Args:
         detections: their classes are in `DETECTOR_CLASSES` or in the list itself.
-        class_list: "extended", "muscima", or "v1" or "v1-118", for which letters and digits are combined into dynamics
-            and time signatures.
+        class_list: "extended", "full", "muscima", or "v1" or "v1-118", for which letters and digits are combined into
+            dynamics and time signatures.
 
     Returns:
         Detections in descending order of score, whose `classes` are those of the list. The box of a word contains its

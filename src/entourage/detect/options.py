@@ -92,7 +92,7 @@ Size = Literal["linear", "log"]
 GROUPS: tuple[tuple[str, ...], ...] = (
     ("stem",),
     ("legerLine", "staffLine", "staffSpace"),
-    ("slur", "tie", "brace"),
+    ("slur", "tie", "brace", "bracket"),
     (
         "beam",
         "dynamicCrescendoHairpin",
@@ -101,10 +101,13 @@ GROUPS: tuple[tuple[str, ...], ...] = (
         "tupleBracket",
         "ottavaBracket",
         "volta",
+        "voltaBracket",
         *(f"dynamicLetter{letter}" for letter in "FMPRSZ"),  # MUSCIMA++ also annotates them as characters
     ),
     (  # objects that consist of other objects
         "staff",
+        *(f"barline{kind}" for kind in ("Single", "Double", "Final", "Dashed", "Systemic")),
+        *("repeatLeft", "repeatRight", "repeatRightLeft"),
         "graceNoteAcciaccaturaStemUp",
         "graceNoteAppoggiaturaStemUp",
         "graceNoteAcciaccaturaStemDown",

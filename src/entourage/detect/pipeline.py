@@ -187,7 +187,7 @@ def evaluate_dataset(
     Args:
         data: a data set with annotations, as for `read_ground_truth`.
         split: "train", "val" or "test"; None: all pages.
-        class_list: the class list; None: "v1" if the detector has the classes `DETECTOR_CLASSES`, else "own".
+        class_list: the class list; None: "v1" for detectors of classes of `DETECTOR_CLASSES`, else "own".
         model: a file, or the name of an included detector; None: the default detector.
         max_pages: maximum number of pages, spread evenly over the split; None: all.
         out: folder for `evaluation.json` and `report.html`; None: nothing is written.
@@ -212,7 +212,7 @@ def evaluate_dataset(
     pages = pages if max_pages is None else subsample_evenly(pages, max_pages)
     detector = Detector.load(model, device)
     if class_list is None:
-        class_list = "v1" if detector.classes == DETECTOR_CLASSES else "own"
+        class_list = "v1" if set(detector.classes) <= set(DETECTOR_CLASSES) else "own"
     predictions = detect_pages(detector, pages, progress=progress)
     evaluation = evaluate_detections(predictions, pages, class_list)
     if out is not None:

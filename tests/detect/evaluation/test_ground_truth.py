@@ -8,10 +8,13 @@ from pathlib import Path
 
 import cv2
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.detect.engraved import some_pages, write_engraved
 
 from entourage.detect.evaluation.ground_truth import NoPagesError, class_names, make_page, read_ground_truth
+from entourage.detect.evaluation.page_evaluation import ground_truth_detections
 
 
 def test_a_damaged_table_raises(tmp_path: Path) -> None:
@@ -129,3 +132,18 @@ def test_invalid_data_sets_raise(tmp_path: Path) -> None:
     (tmp_path / "bad.zip").write_bytes(b"no archive")
     with pytest.raises(ValueError, match=r"bad\.zip: "):
         read_ground_truth(tmp_path / "bad.zip")
+
+
+def test_symbols_of_the_full_list_have_a_label_if_the_table_has_them(tmp_path: Path) -> None:
+    symbols = [("", "", 40, 120, 42, 202), ("clefG", "gClefChange", 50, 60, 70, 110)]
+    folder = write_engraved(tmp_path / "data", [("a", "test", symbols)])
+    (page,) = read_ground_truth(folder, "test")
+    assert page.labels == [None, "gClefChange"]
+    table = pq.read_table(folder / "symbols.parquet")
+    full = pa.array(["barlineSingle", "clefG"])
+    pq.write_table(table.append_column("full", full), folder / "symbols.parquet")
+    (page,) = read_ground_truth(folder, "test")
+    assert page.labels == ["barlineSingle", "gClefChange"]
+    assert page.extended == ["", "clefG"]
+    assert ground_truth_detections(page, "full").names == ["barlineSingle", "clefG"]
+    assert ground_truth_detections(page, "extended").names == ["clefG"]

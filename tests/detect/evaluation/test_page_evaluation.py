@@ -97,7 +97,11 @@ def test_no_pages_and_pages_without_objects_raise(oracle: FixedDetector) -> None
     ("labels", "extended", "hint"),
     [
         (["clefG", "stem"], ["", ""], "--class-list muscima or --class-list own or --model muscima"),
-        (["stem", "stem"], ["stem", "stem"], "--class-list extended or --class-list muscima or --class-list own"),
+        (
+            ["stem", "stem"],
+            ["stem", "stem"],
+            "--class-list extended or --class-list full or --class-list muscima or --class-list own",
+        ),
     ],
 )
 def test_pages_without_objects_of_a_list_raise_with_the_lists_they_have(

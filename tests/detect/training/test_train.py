@@ -13,7 +13,8 @@ from torch import nn
 from entourage.detect import detector as detector_module
 from entourage.detect.detections import DETECTOR_CLASSES
 from entourage.detect.evaluation.ground_truth import read_ground_truth
-from entourage.detect.models.watershed import load_detector, save_detector
+from entourage.detect.models.watershed import WatershedDetector, load_detector, save_detector
+from entourage.detect.options import GROUPS
 from entourage.detect.training import task as task_module
 from entourage.detect.training.task import DetectionTask, WindowSample
 from entourage.detect.training.train import TrainConfig, relabel_pages, train_detector, transfer_weights
@@ -32,7 +33,7 @@ def make_config(tmp_path: Path, **changes: object) -> TrainConfig:
 def test_training_writes_a_detector_with_notes_and_a_summary(tmp_path: Path) -> None:
     lines: list[str] = []
     summary = train_detector(make_config(tmp_path, log=lines.append))
-    assert (summary["pages"], summary["steps"], summary["classes"]) == (4, 4, 142)
+    assert (summary["pages"], summary["steps"], summary["classes"]) == (4, 4, 153)
     assert json.loads((tmp_path / "run" / "summary.json").read_text()) == summary
     detector = load_detector(tmp_path / "run" / "detect.safetensors")
     assert detector.classes == DETECTOR_CLASSES
@@ -141,3 +142,12 @@ def test_invalid_paths_raise(tmp_path: Path) -> None:
         train_detector(make_config(tmp_path, out=tmp_path / "file"))
     with pytest.raises(ValueError, match="not a data set"):
         train_detector(make_config(tmp_path, data=[tmp_path / "nowhere"]))
+
+
+def test_classes_that_are_added_get_the_channels_of_the_default_groups() -> None:
+    older = tuple(tuple(name for name in group if "bar" not in name and "bracket" not in name) for group in GROUPS)
+    options = replace(OPTIONS, maps=replace(OPTIONS.maps, groups=older))
+    new = transfer_weights(WatershedDetector(("stem", "staff"), options), ("stem", "staff", "barlineSingle", "rest8th"))
+    stem, staff, barline, rest = new.groups[1:].tolist()
+    assert barline == staff != stem
+    assert rest == 0

@@ -32,7 +32,7 @@ from entourage.symbols import CLASSES, EXTENDED_IDS
 from entourage.validation import check_choice
 
 _CORNERS = ("x0", "y0", "x1", "y1")
-_COLUMNS = ["page", "label", "v1", "split", *_CORNERS]
+_COLUMNS = ["page", "label", "v1", "split", *_CORNERS]  # and "full", which older tables lack
 
 
 @dataclass(frozen=True)
@@ -185,21 +185,29 @@ def _read_engraved(folder: Path, split: str | None) -> list[GroundTruthPage]:
     filters = None if split is None else [("split", "==", split)]
     names = ["page", "label", "v1"]
     with parquet_errors(folder / "symbols.parquet", "entourage engrave"):
-        read = pq.read_table(folder / "symbols.parquet", columns=_COLUMNS, filters=filters, read_dictionary=names)
+        full = [name for name in pq.read_schema(folder / "symbols.parquet").names if name == "full"]
+        read = pq.read_table(
+            folder / "symbols.parquet",
+            columns=[*_COLUMNS, *full],
+            filters=filters,
+            read_dictionary=[*names, *full],
+        )
         symbols = read.to_pandas()
+    names += full
     table = symbols.drop_duplicates([*names, *_CORNERS])  # as in `make_page`, but for millions of rows at once
     if table.empty:
         return []
     page_names, page_codes = _categories(table["page"])
     extended, extended_codes = _categories(table["label"])
     v1, v1_codes = _categories(table["v1"])
-    classes = np.array([[detector_class(name, other) for other in v1] for name in extended], dtype=object)
+    label, label_codes = _categories(table[names[-1]]) if full else (extended, extended_codes)
+    classes = np.array([[detector_class(name, other) for other in v1] for name in label], dtype=object)
     boxes = table[list(_CORNERS)].to_numpy(dtype=np.float32)
     order = np.argsort(page_codes, kind="stable")
     pages = []
     for rows in np.split(order, np.flatnonzero(np.diff(page_codes[order])) + 1):
         name = page_names[page_codes[rows[0]]]
-        labels = classes[extended_codes[rows], v1_codes[rows]].tolist()
+        labels = classes[label_codes[rows], v1_codes[rows]].tolist()
         names_v1, names_extended = v1[v1_codes[rows]].tolist(), extended[extended_codes[rows]].tolist()
         path = folder / "images" / f"{name}.png"
         pages.append(GroundTruthPage(name, path, interline, labels, names_v1, names_extended, boxes[rows]))

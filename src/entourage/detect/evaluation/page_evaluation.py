@@ -27,9 +27,9 @@ from entourage.detect.report import DISPLAY_THRESHOLD, MAX_FIGURES, boxes_figure
 from entourage.io.files import write_json
 from entourage.io.progress import progress_bar
 from entourage.report.page import Block, Section, pluralize, write_page
-from entourage.symbols import CLASSES, class_ids
+from entourage.symbols import CLASSES, EXTENDED_IDS, FULL_IDS, class_ids
 
-ClassList = Literal["extended", "v1", "v1-118", "muscima", "own"]  # "own": the classes of the detector
+ClassList = Literal["extended", "full", "v1", "v1-118", "muscima", "own"]  # "own": the classes of the detector
 
 
 class PageDetector(Protocol):
@@ -271,14 +271,18 @@ def _to_list(detections: Detections, class_list: ClassList) -> Detections:
 
 def _names(page: GroundTruthPage, class_list: ClassList) -> list[str]:
     """Return the name of each symbol of a page in a class list, or ""."""
+    own = [name or "" for name in page.labels]
     if class_list == "own":
-        return [name or "" for name in page.labels]
+        return own
     if class_list in ("v1", "v1-118"):
         return list(page.v1)
     if class_list == "extended":
         return list(page.extended)
+    if class_list == "full":
+        only_full = FULL_IDS.keys() - EXTENDED_IDS.keys()
+        return [name or (label if label in only_full else "") for name, label in zip(page.extended, own, strict=True)]
     if not _in_extended(page):
-        return [name or "" for name in page.labels]
+        return own
     return [(CLASSES[name].muscima or "") if name in CLASSES else "" for name in page.extended]
 
 

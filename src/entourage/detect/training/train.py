@@ -18,7 +18,7 @@ from entourage.detect.detector import detector_name, find_detector
 from entourage.detect.evaluation.ground_truth import GroundTruthPage, NoPagesError, class_names, read_ground_truth
 from entourage.detect.models.decode import typical_box_sizes
 from entourage.detect.models.watershed import WatershedDetector, load_detector, save_detector
-from entourage.detect.options import DetectorOptions, preset
+from entourage.detect.options import GROUPS, DetectorOptions, preset
 from entourage.detect.training.staged import STAGES, train_in_stages
 from entourage.detect.training.task import DetectionTask, Recipe
 from entourage.detect.training.windows import PagePack, pack_pages
@@ -156,10 +156,19 @@ def relabel_pages(pages: Sequence[GroundTruthPage], classes: TrainingClasses) ->
 
 
 def transfer_weights(old: WatershedDetector, classes: Sequence[str]) -> WatershedDetector:
-    """Return a detector for other classes with the weights of an old one; the weights of common classes are kept."""
+    """Return a detector for other classes with the weights of an old one; the weights of common classes are kept.
+
+    Classes that the old one lacks get the energy channels of `GROUPS` if it has as many of them.
+    """
     if old.classes == tuple(classes):
         return old
-    new = WatershedDetector(classes, old.options)
+    options = old.options
+    if len(options.maps.groups) == len(GROUPS):
+        known = set(old.classes)
+        groups = zip(options.maps.groups, GROUPS, strict=True)
+        merged = tuple((*mine, *(n for n in theirs if n not in known and n not in mine)) for mine, theirs in groups)
+        options = replace(options, maps=replace(options.maps, groups=merged))
+    new = WatershedDetector(classes, options)
     state, old_state = new.state_dict(), old.state_dict()
     loaded = {name: value for name, value in old_state.items() if name in state and state[name].shape == value.shape}
     head = [name for name in state if name.startswith("network.head.classes.")]
