@@ -110,7 +110,7 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
         count_probabilities_: P(k) for k = 1, ..., k_max, shape (k_max,); the mean over all subsets.
         n_subsets_: number of subsets; 1 for at most set_size items.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from entourage import LearnedClustering
         >>> centers = np.repeat([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0]], [12, 10, 8], axis=0)

@@ -31,7 +31,7 @@ class Detections:
     Raises:
         ValueError: the shapes do not match, or a label exceeds the number of classes.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from entourage import Detections
         >>> boxes = torch.tensor([[10.0, 40.0, 22.0, 50.0], [20.0, 10.0, 22.0, 46.0]])

@@ -109,7 +109,7 @@ class Detector:
         options: options of inference; None: the defaults.
         device: "auto", "cpu", "cuda" or another torch device.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from entourage import Detector
         >>> page = np.full((200, 900), 255, dtype=np.uint8)

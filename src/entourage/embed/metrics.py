@@ -186,7 +186,7 @@ def retrieval_metrics(
             than two classes or no class of two samples; a K is not an integer from 1 to n - 1; the seed is not an
             integer; or the device is not available.
 
-    Example:
+    Examples:
         >>> from entourage import retrieval_metrics
         >>> embeddings = [[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.1, 0.9]]
         >>> retrieval_metrics(embeddings, ["cat", "cat", "dog", "dog"], k=1, nmi=False)

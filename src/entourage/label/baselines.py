@@ -100,12 +100,11 @@ class LabelHarmonic(LinearLabeller):
 class LabelSpreading(LinearLabeller):
     """Learning with local and global consistency (Zhou et al., 2004): F = (1 - alpha) (I - alpha D^-1/2 W D^-1/2)^-1 Y.
 
-    Labels are not fixed: the neighbours of a labelled point may change its label.
+    Labels are not fixed: the neighbours of a labelled point may change its label. The arguments that are not listed
+    here are those of `GraphLabeller`.
 
     Args:
         alpha: weight of the neighbours relative to the point's own label, in (0, 1).
-        n_neighbors, affinity, squared, symmetrize, normalize, negatives, metric, classes, max_iter, tol, device: see
-            `GraphLabeller`.
     """
 
     def __init__(

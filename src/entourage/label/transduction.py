@@ -66,9 +66,9 @@ class GraphTransduction(GraphLabeller):
     The final distributions are close to one-hot, so they are not confidences. `confidence_` is the probability that a
     two-step random walk over the graph ends at points of the same label.
 
+    The arguments that are not listed here are those of `GraphLabeller`.
+
     Args:
-        n_neighbors, affinity, squared, symmetrize, normalize, negatives, metric, classes, max_iter, device: see
-            `GraphLabeller`.
         class_similarity: S, shape (m, m), the payoff of each label against each other label (the identity by default):
             the partial payoffs are A_ij = w_ij S.
         class_priors: class frequencies, if they are known: an array of shape (m,), or "empirical" for those of the
@@ -83,7 +83,7 @@ class GraphTransduction(GraphLabeller):
         n_iter_: number of iterations.
         consistency_: F(X) before each iteration and after the last, shape (n_iter_ + 1,).
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from entourage.label import GraphTransduction
         >>> X = np.array([[0.0], [0.1], [0.2], [5.0], [5.1], [5.2]])

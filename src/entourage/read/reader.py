@@ -187,7 +187,7 @@ class ScoreReader:
     Args:
         detector: finds the symbols.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from entourage import ScoreReader
         >>> page = np.full((200, 900), 255, dtype=np.uint8)

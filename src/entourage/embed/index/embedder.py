@@ -95,7 +95,7 @@ class Embedder:
         size: height and width of the pixels that `preprocess` returns.
         device: the device of the network.
 
-    Example:
+    Examples:
         >>> from entourage.embed import Embedder
         >>> import PIL.Image
         >>> embedder = Embedder.load("efficientnet-lite0")

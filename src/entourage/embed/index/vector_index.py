@@ -40,7 +40,7 @@ class Index:
         labels: classes of the items, length n; None if they are unknown.
         vectors: rows of length 1, shape (n, d).
 
-    Example:
+    Examples:
         >>> import numpy as np, tempfile
         >>> from entourage.embed import Index
         >>> folder = tempfile.mkdtemp()

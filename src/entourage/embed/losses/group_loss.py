@@ -152,7 +152,7 @@ class GroupLoss(nn.Module):
             memory, so that the memory must be much shorter than an epoch. `state_dict` does not contain it; checkpoints
             store `loss.memory.state_dict()` and restore it with `loss.memory.load_state_dict`.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from entourage.embed import GroupLoss
         >>> embeddings = torch.eye(4).repeat_interleave(3, dim=0)

@@ -153,7 +153,7 @@ class GroupLossWithHead(nn.Module):
         ValueError: the head is not a module, the loss is not a `GroupLoss`, or class vectors are required and the head
             has no weight.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from entourage.embed import MultiCenterHead, GroupLossWithHead
         >>> loss = GroupLossWithHead(MultiCenterHead(16, 3))

@@ -33,7 +33,7 @@ class BalancedBatchSampler(Sampler[list[int]]):
     Raises:
         ValueError: labels are not of shape (n,), or a number is out of range.
 
-    Example:
+    Examples:
         >>> from entourage.embed import BalancedBatchSampler
         >>> sampler = BalancedBatchSampler(["owl", "owl", "wren", "wren", "wren", "crow", "crow"], 2, 2)
         >>> [len(batch) for batch in sampler]

@@ -47,7 +47,8 @@ class Degrader:
 
     Args:
         kind: "scan" or "photo".
-        height, width: size of the page in pixels.
+        height: height of the page in pixels.
+        width: width of the page in pixels.
         seed: seed of all random parameters.
 
     Raises:

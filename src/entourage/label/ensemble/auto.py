@@ -105,7 +105,7 @@ class AutoTransduction(ClassifierMixin, BaseEstimator):
         graph_: the graph of the method with the largest weight among those on a graph, shape (n, n), CSR.
         n_iter_, consistency_: see `GraphTransduction`, of the game on this graph.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from entourage.label import AutoTransduction
         >>> X = np.array([[0.0], [0.1], [0.2], [5.0], [5.1], [5.2]])

@@ -56,7 +56,7 @@ class LabelAugmenter(ClassifierMixin, BaseEstimator):
         rounds_: result of each round.
         labeller_: the labeller fitted to the graph of `features_`; source of `transduction_`.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from entourage import LabelAugmenter
         >>> from entourage.label.semi_supervised import AugmentOptions, MethodOptions

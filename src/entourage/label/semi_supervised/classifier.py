@@ -58,7 +58,7 @@ class ImageClassifier:
         preprocessing: conversion of images to inputs of the network.
         flip: average the logits of each image and its mirror image.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from entourage import ImageClassifier
         >>> from entourage.backbones.registry import load_backbone
