@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := --quiet --disable-pip-version-check
 
-.PHONY: demo test test-core test-browser test-versions lint wheel lock bench clean
+.PHONY: demo test test-core test-browser test-versions lint docs wheel lock bench clean
 demo: $(VENV)/dev
 	$(BIN)/entourage demo --out demo
 
@@ -25,6 +25,10 @@ lint: $(VENV)/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The site, from docs/, notebooks/ and the docstrings; `.venv/bin/mkdocs serve` shows it while it is edited.
+docs: $(VENV)/dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/site
 
 # Both distributions, installed in an empty environment, from which the demo runs.
 wheel:

@@ -38,6 +38,7 @@ EXTRAS = {
     "data/test_media_audio.py": ["audio"],
     "demo": ["images", "music", "train"],
     "detect": ["music", "train"],
+    "docs": ["faiss", "images", "losses", "music", "onnx", "parquet", "serve", "train"],
     "embed/index": ["faiss", "images", "onnx", "train"],
     "embed/losses/test_group_loss_objectives.py": ["losses"],
     "embed/losses/test_pml.py": ["losses"],
