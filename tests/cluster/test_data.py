@@ -118,7 +118,7 @@ def test_training_sounds_are_divided_into_segments(tmp_path: Path) -> None:
 
 
 def test_detect_kind_uses_the_suffixes_of_visible_files(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="neither an image nor a sound"):
+    with pytest.raises(ValueError, match="; expected either images or sounds"):
         detect_kind(tmp_path)
     (tmp_path / "a.txt").write_text("")
     (tmp_path / "b.wav").write_bytes(b"")

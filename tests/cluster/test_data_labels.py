@@ -14,7 +14,7 @@ ITEMS = Items("images", ["a/1.png", "a/2.png", "b/3.png"], torch.zeros(3, 1), No
 def test_folders_are_classes(tmp_path: Path) -> None:
     assert folder_labels(ITEMS, tmp_path) == ["a", "a", "b"]
     alone = Items("images", ["1.png", "2.png"], torch.zeros(2, 1), None, [])
-    with pytest.raises(ValueError, match="all files are in one folder"):
+    with pytest.raises(ValueError, match="; expected a folder for each class, or --labels"):
         folder_labels(alone, tmp_path)
 
 

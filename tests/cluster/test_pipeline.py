@@ -126,7 +126,7 @@ def test_inputs_are_never_overwritten(arguments: dict[str, Any]) -> None:
     arguments["out"].mkdir()
     target = arguments["out"] / "clusters.csv"
     target.write_bytes(arguments["source"].read_bytes())
-    with pytest.raises(ValueError, match="is an input and would be overwritten"):
+    with pytest.raises(ValueError, match="; expected another output path"):
         run_source(**{**arguments, "source": target})
     with pytest.raises(ValueError, match="is a file; expected a folder"):
         run_source(**{**arguments, "out": arguments["source"]})

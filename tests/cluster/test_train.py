@@ -314,7 +314,7 @@ def test_an_invalid_output_path_raises_before_training(tmp_path: Path, out: str)
 
 def test_inputs_and_files_are_not_overwritten(tmp_path: Path) -> None:
     table, labels = write_table(tmp_path, 4)
-    with pytest.raises(ValueError, match=r"l\.csv: is an input and would be overwritten"):
+    with pytest.raises(ValueError, match=r"l\.csv: .*; expected another output path"):
         train_source(TrainConfig(str(table), labels, labels=labels, steps=2, device="cpu", progress=False))
     (tmp_path / "n.run").write_text("something else")
     with pytest.raises(ValueError, match=r"n\.run: is a file; expected a folder"):

@@ -152,6 +152,6 @@ def test_invalid_options_are_rejected(options: dict[str, Any], message: str) -> 
 def test_other_files_are_not_overwritten(tmp_path: Path) -> None:
     file = tmp_path / "features.npy"
     np.save(file, np.arange(12))
-    with pytest.raises(ValueError, match="not a file of decoded pixels, so it is not overwritten"):
+    with pytest.raises(ValueError, match=r"\.npy: .*; delete it"):
         decode_pixels(noise(1), (2, 2), cache_file=file)
     np.testing.assert_array_equal(np.load(file), np.arange(12))

@@ -71,7 +71,7 @@ def test_sources_outside_must_be_confirmed(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"expected --source .*photos"):
         serve_directory(tmp_path / "run", OPTIONS, confirm=refuse)
     assert asked == [tmp_path / "photos"]
-    with pytest.raises(ValueError, match=r"photos: no such file or folder"):
+    with pytest.raises(ValueError, match=r"photos: .*; expected images or features"):
         serve_directory(tmp_path / "run", OPTIONS, confirm=lambda source: True)
 
 

@@ -101,7 +101,7 @@ def test_invalid_output_file_raises_before_the_search(
         run_search(trained, image_folder, "24.png", out=tmp_path / "file" / "found.html")
     with pytest.raises(ValueError, match=r"config\.json: not a valid output file; .* ends in \.html"):
         run_search(trained, image_folder, "24.png", out=trained / "config.json")
-    with pytest.raises(ValueError, match=r"report\.html: is an input and would be overwritten"):
+    with pytest.raises(ValueError, match=r"report\.html: .*; expected another output path"):
         run_search(trained, image_folder, "24.png", out=trained / "report.html")
 
 

@@ -67,7 +67,7 @@ def test_adjacent_classes_have_different_colours() -> None:
 
 
 def test_images_outside_of_a_data_set_raise_errors(page_path: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="cannot be read as an image"):
+    with pytest.raises(ValueError, match=r"none\.png: .*; expected DIR/images/PAGE\.png"):
         read_annotated_page(tmp_path / "none.png")
     other = page_path.with_name("q.png")
     other.write_bytes(page_path.read_bytes())

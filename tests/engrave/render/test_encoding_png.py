@@ -27,5 +27,5 @@ def test_grey_values_are_read_as_written(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read_grey(tmp_path / "a.png"), image)
     (tmp_path / "b.png").write_bytes(b"not an image")
     for name in ("b.png", "none.png"):
-        with pytest.raises(ValueError, match=rf"{name}: cannot be read as an image"):
+        with pytest.raises(ValueError, match=rf"{name}: .*; expected that of a page"):
             read_grey(tmp_path / name)

@@ -134,7 +134,7 @@ def test_compressed_musicxml_inside_an_archive(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["/etc/passwd.xml", "../../up.xml", "a/../../up.xml", "C:/boot.xml", "..\\up.xml"])
 def test_member_paths_outside_of_the_archive_raise(tmp_path: Path, name: str) -> None:
     (file,) = find_scores([zipped(tmp_path / "x.zip", {name: b"<a/>"})])
-    with pytest.raises(ValueError, match="points out of the archive"):
+    with pytest.raises(ValueError, match="; expected a relative path inside it"):
         read_bytes(ScoreFile(file.name, file.path, name))
 
 

@@ -65,7 +65,7 @@ def test_a_missing_file_raises_only_if_all_are_missing(
     assert (predictions.failures, predictions.labels) == ([(gone, "no such file")], ["dark"])
     monkeypatch.setattr(ImageClassifier, "load", lambda path: pytest.fail("the classifier was loaded"))
     for missing in ([gone], [folder / "nothere", gone]):
-        with pytest.raises(ValueError, match=f"^{missing[0]}: no such file or folder; expected image files"):
+        with pytest.raises(ValueError, match=f"^{missing[0]}: .*; expected image files"):
             predict_images(saved, missing, device="cpu")
 
 
@@ -75,7 +75,7 @@ def test_output_over_an_input_raises_before_any_work(
     monkeypatch.setattr(ImageClassifier, "load", lambda path: pytest.fail("the classifier was loaded"))
     before = saved.read_bytes()
     table = saved.rename(saved.with_suffix(".csv"))  # with a valid suffix
-    with pytest.raises(ValueError, match=r"saved\.csv: is an input and would be overwritten"):
+    with pytest.raises(ValueError, match=r"saved\.csv: .*; expected another output path"):
         predict_images(table, [folder], out=folder / ".." / table.name, device="cpu")
     table.rename(saved)
     for out in (saved, folder / "deep" / ".." / "night.png", folder):
