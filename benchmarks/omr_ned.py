@@ -24,7 +24,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,22 @@ from entourage.io.files import write_json
 SUFFIXES = (".musicxml", ".xml", ".mxl")
 TIMEOUT = 600.0
 _TIME_DIGITS = 3  # of onsets and durations: triplets are floats in music21
+
+# Kinds of symbols, and words in the names of musicdiff's operations on them; the first kind that fits counts.
+EDIT_KINDS: dict[str, tuple[str, ...]] = {
+    "lyrics": ("lyric",),
+    "beams": ("beam", "flag"),
+    "tuplets": ("tuplet",),
+    "ties": ("tie",),
+    "dots": ("dot",),
+    "accidentals": ("accident",),
+    "marks": ("articulation", "expression"),
+    "measures": ("bar", "measure"),
+    "staves": ("staff", "part"),
+    "signs around notes": ("extra",),
+    "notes": ("note", "pitch", "head", "stem", "grace", "rest", "chord", "duration", "space", "voice"),
+    "other": (),
+}
 
 Note = tuple[int, float, float]  # MIDI number (-1: unpitched), onset in the measure and duration in quarter notes
 Staff = list["Counter[Note]"]
@@ -49,6 +65,7 @@ class PageScore:
         notes_right, notes_truth, notes_found: notes that are right, of the truth and of the prediction.
         seconds: time of the comparison.
         problem: reason why the prediction is not usable, or "".
+        edits_by_kind: edits by kind of symbol, see `EDIT_KINDS`.
     """
 
     edits: int = 0
@@ -59,6 +76,7 @@ class PageScore:
     notes_found: int = 0
     seconds: float = 0.0
     problem: str = ""
+    edits_by_kind: dict[str, int] = field(default_factory=dict)
 
     @property
     def omr_ned(self) -> float:
@@ -78,6 +96,8 @@ def pool_scores(scores: Sequence[PageScore]) -> PageScore:
     names = ("edits", "n_truth", "n_found", "notes_right", "notes_truth", "notes_found", "seconds")
     sums: dict[str, Any] = {name: sum(getattr(score, name) for score in scores) for name in names}
     problems = sum(bool(score.problem) for score in scores)
+    kinds: Counter[str] = sum((Counter(score.edits_by_kind) for score in scores), Counter())
+    sums["edits_by_kind"] = dict(kinds)
     return PageScore(**sums, problem=f"{problems} without a usable prediction" if problems else "")
 
 
@@ -146,9 +166,21 @@ def _compare(truth: Path, prediction: Path, without: Sequence[str], report: Call
     size = found.notation_size()
     if not size:
         return replace(known, problem="empty")
-    _, edits = Comparison.annotated_scores_diff(found, annotated)
+    operations, edits = Comparison.annotated_scores_diff(found, annotated)
     seconds = round(time.perf_counter() - started, 1)
-    return replace(known, edits=edits, n_found=size, seconds=seconds, problem="")
+    return replace(known, edits=edits, n_found=size, seconds=seconds, problem="", edits_by_kind=edit_kinds(operations))
+
+
+def edit_kinds(operations: Sequence[Any]) -> dict[str, int]:
+    """Return the costs of the operations of musicdiff by kind of symbol.
+
+    Args:
+        operations: tuples of a name, the two symbols and the cost.
+    """
+    costs: Counter[str] = Counter()
+    for name, _, _, cost, *_ in operations:
+        costs[next((kind for kind, words in EDIT_KINDS.items() if any(w in name for w in words)), "other")] += cost
+    return dict(costs)
 
 
 def _detail(without: Sequence[str]) -> Any:

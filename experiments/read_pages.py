@@ -4,9 +4,14 @@ python -m experiments.read_pages                      # works to choose by, and 
 python -m experiments.read_pages --final              # other works, and Scarlatti's pages: for the figures only
 python -m experiments.read_pages --sets songs-musescore-clean,quartets-musescore-clean --pages 10
 
-Every page is a row, so a run that was stopped resumes with the next page. A page holds as many measures of a work as
-fit, and its truth is their MusicXML. OMR-NED and the F1 score of notes are those of `benchmarks.omr_ned`, pooled over
-the pages of a set. The shipped detector was trained on pages of Verovio (of other works), not on pages of MuseScore.
+python -m experiments.read_pages --store pages --engrave        # engrave the pages of a run, and measure nothing
+python -m experiments.read_pages --sets songs-musescore-clean --text   # read titles, words and lyrics, too
+
+Every page is a row, so a run that was stopped resumes with the next page, and several processes share the pages. A page
+holds as many measures of a work as fit, and its truth is their MusicXML. OMR-NED and the F1 score of notes are those of
+`benchmarks.omr_ned`, pooled over the pages of a set. The shipped detector was trained on pages of Verovio (of other
+works), not on pages of MuseScore. The three methods of rhythms read the same detections. Without `--text`, no text is
+read.
 """
 
 from __future__ import annotations
@@ -16,21 +21,26 @@ import io
 import os
 import tempfile
 import zipfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
-from benchmarks.omr_ned import PageScore, pool_scores, score_page
+from benchmarks.omr_ned import EDIT_KINDS, PageScore, pool_scores, score_page
 from PIL import Image
 
 from entourage.compute import derive_seed
 from entourage.read import ScoreReader
+from entourage.read.orientation import find_upright
+from entourage.read.reader import join_pages
+from entourage.read.rhythm.crossing import Method
 from experiments.command import one_or_more, run_command
 from experiments.ledger import Ledger, Row, ledger_of
-from experiments.read_works import EngravedPage, Excerpt, Split, degrade, engrave_page, find_musescore, quartets, songs
+from experiments.read_store import Music, PageStore
+from experiments.read_works import Engine, EngravedPage, Split, degrade, find_musescore
 from experiments.tables import table
 
 SCANS = "real_scans_piano.zip"
@@ -38,6 +48,8 @@ _SEED = 12
 _TIMEOUT = 300.0
 _COMPARISONS = {"all": (), "music": ("lyrics", "directions")}  # kinds of symbols that a comparison leaves out
 _TRAINED_ON = ("verovio",)
+_METHOD: Method = "search"  # that of the reader; the others are compared without lyrics and directions
+_WITH_TEXT = "+text"
 
 
 @dataclass(frozen=True)
@@ -80,32 +92,55 @@ def main() -> None:
     parser.add_argument("--model", default=None, help="a trained detector; the shipped one if left out")
     parser.add_argument("--device", default="auto", help="device of the detector")
     parser.add_argument("--results", type=Path, default=None, help="folder of the rows, if not results/")
+    parser.add_argument("--store", type=Path, default=None, help="folder of engraved pages, read or written")
+    parser.add_argument("--engrave", action="store_true", help="only engrave the pages into the folder of --store")
+    parser.add_argument("--text", action="store_true", help="read text, too; requires the extra [text]")
     options = parser.parse_args()
     split: Split = "final" if options.final else "dev"
     sets = {one.name: one for one in page_sets(split)}
     chosen = [name for name in options.sets.split(",") if name] or list(sets)
     if unknown := [name for name in chosen if name not in sets]:
         raise ValueError(f"--sets: {unknown[0]!r} is unknown; expected some of {', '.join(sets)}")
+    store = PageStore(options.store)
+    if options.engrave:
+        for name in chosen:
+            _engrave(sets[name], split, options.pages, store)
+        return
     book = ledger_of("read_pages" if split == "final" else "read_pages_dev", options.results)
-    reader = ScoreReader.load(options.model, options.device)
+    reader = ScoreReader.load(options.model, options.device, text=options.text)
     for name in chosen:
-        if sets[name].engine == "musescore" and find_musescore() is None:
+        if sets[name].engine == "musescore" and options.store is None and find_musescore() is None:
             print(f"{name}: left out, MuseScore 3 is not installed", flush=True)
             continue
-        for page, make in pages_of(sets[name], split, options.pages):
-            book.row(f"{name}: {page}", partial(measure, reader, make))
+        for page, make in pages_of(sets[name], split, options.pages, store):
+            key = name + (_WITH_TEXT if options.text else "")
+            book.row(f"{key}: {page}", partial(measure, reader, make, () if options.text else get_args(Method)))
         title = "Reading of pages" if split == "final" else "Reading of pages that the reader was developed on"
         book.write_table(title, partial(summary, split=split))
     print(summary(book, split=split))
 
 
-def pages_of(page_set: PageSet, split: Split, count: int) -> Iterator[tuple[str, Callable[[], EngravedPage]]]:
+def _engrave(page_set: PageSet, split: Split, count: int, store: PageStore) -> None:
+    """Engrave the pages of a set into the folder of a store."""
+    if page_set.music == "scans":
+        return
+    for page, make in pages_of(PageSet(page_set.music, page_set.engine, "clean"), split, count, store):
+        try:
+            make()
+        except ValueError as error:
+            print(f"{page_set.name}: {page}: {error}", flush=True)
+
+
+def pages_of(
+    page_set: PageSet, split: Split, count: int, store: PageStore
+) -> Iterator[tuple[str, Callable[[], EngravedPage]]]:
     """Iterate over the names of the pages of a set, each with a function that makes the page.
 
     Args:
         page_set: the set.
         split: works to take.
         count: maximum number of pages.
+        store: where engraved pages are kept.
 
     Raises:
         ValueError: the data set is missing.
@@ -113,18 +148,18 @@ def pages_of(page_set: PageSet, split: Split, count: int) -> Iterator[tuple[str,
     if page_set.music == "scans":
         yield from _scans(page_set.engine, count)
         return
-    excerpts = songs(split) if page_set.music == "songs" else quartets(split)
-    for excerpt in excerpts[:count]:
-        yield excerpt.name, partial(_engraved, excerpt, page_set)
+    music: Music = "songs" if page_set.music == "songs" else "quartets"
+    engine: Engine = "musescore" if page_set.engine == "musescore" else "verovio"
+    for name, make in store.pages(music, split, engine, count):
+        yield name, partial(_degraded, make, page_set)
 
 
-def _engraved(excerpt: Excerpt, page_set: PageSet) -> EngravedPage:
-    engine: Literal["musescore", "verovio"] = "musescore" if page_set.engine == "musescore" else "verovio"
-    page = engrave_page(excerpt, engine)
+def _degraded(make: Callable[[], EngravedPage], page_set: PageSet) -> EngravedPage:
+    page = make()
     if page_set.look == "clean":
         return page
     kind: Literal["scan", "photo"] = "photo" if page_set.look == "photo" else "scan"
-    seed = derive_seed(_SEED, kind, page_set.engine, excerpt.name)
+    seed = derive_seed(_SEED, kind, page_set.engine, page.name)
     return EngravedPage(page.name, page.truth, degrade(page.image, kind, seed))
 
 
@@ -147,29 +182,41 @@ def _scan(path: Path, page: str, truth: str) -> EngravedPage:
         return EngravedPage(Path(page).stem, archive.read(truth).decode(), gray)
 
 
-def measure(reader: ScoreReader, make: Callable[[], EngravedPage]) -> dict[str, Any]:
+def measure(reader: ScoreReader, make: Callable[[], EngravedPage], methods: tuple[Method, ...] = ()) -> dict[str, Any]:
     """Return the errors of one page: with all kinds of symbols, and without lyrics and directions.
 
     Args:
         reader: reads the page.
         make: makes the page. A page that cannot be engraved is a row with the reason and without figures.
+        methods: methods of rhythms to compare, on the same detections.
     """
     try:
         page = make()
     except ValueError as error:
         return {"not engraved": str(error)}
+    upright = find_upright(reader.detector, page.image)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        truth, found = folder / "truth.musicxml", folder / "found.musicxml"
+        truth = folder / "truth.musicxml"
         truth.write_text(page.truth, encoding="utf-8")
-        read = reader.read(page.image)
-        prediction = found if read.notes else None
-        if prediction is not None:
-            read.to_musicxml(found)
-        scores = {kind: score_page(truth, prediction, out, _TIMEOUT) for kind, out in _COMPARISONS.items()}
-    return {
+        found: dict[str, Path | None] = {}
+        marked: dict[str, int] = {}
+        for method in (_METHOD, *(one for one in methods if one != _METHOD)):
+            read = join_pages([reader.read_upright(upright, method=method)])
+            found[method] = folder / f"{method}.musicxml" if read.notes else None
+            marked[method] = sum(bool(measure.problem) for measure in read.measures)
+            if read.notes:
+                read.to_musicxml(folder / f"{method}.musicxml")
+            if method == _METHOD:
+                n_measures = len(read.measures)
+        scores = {kind: score_page(truth, found[_METHOD], out, _TIMEOUT) for kind, out in _COMPARISONS.items()}
+        without = _COMPARISONS["music"]
+        others = [method for method in found if method != _METHOD]
+        scores |= {method: score_page(truth, found[method], without, _TIMEOUT) for method in others}
+    figures = {
         kind: asdict(score) | {"omr_ned": score.omr_ned, "note_f1": score.note_f1} for kind, score in scores.items()
     }
+    return figures | {"measures": n_measures, "marked": marked}
 
 
 def pooled(rows: Mapping[str, Row], name: str, kind: str) -> tuple[int, PageScore]:
@@ -182,22 +229,61 @@ def pooled(rows: Mapping[str, Row], name: str, kind: str) -> tuple[int, PageScor
     """
     keys = [field.name for field in fields(PageScore)]
     found = [row[kind] for key, row in rows.items() if key.startswith(f"{name}: ") and kind in row]
-    return len(found), pool_scores([PageScore(**{key: row[key] for key in keys}) for row in found])
+    return len(found), pool_scores([PageScore(**{key: row[key] for key in keys if key in row}) for row in found])
 
 
 def summary(book: Ledger, *, split: Split) -> str:
-    """Return the table of the sets that have pages."""
+    """Return the tables of the sets that have pages."""
+    names = {one.name + text: (one, text) for one in page_sets(split) for text in ("", _WITH_TEXT)}
+    rows = {name: item for name, item in names.items() if pooled(book.rows, name, "all")[0]}
+    parts = [
+        "OMR-NED in % (0 is a perfect reading), also without lyrics and directions; F1 of notes in %; measures that "
+        "are marked because their durations do not add up, in %. Scans and photographs of engraved pages are "
+        "simulated.",
+        _sets_table(book, rows),
+        "OMR-NED without lyrics and directions, and F1 of notes, by the method that finds rhythms on the same "
+        "detections: durations as printed (rules), the search for readings that add up, and the search after the game "
+        "of competing readings.",
+        _methods_table(book, rows),
+        "Where errors come from: edits in percent of the symbols of both scores, by kind of symbol.",
+        _kinds_table(book, rows),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _sets_table(book: Ledger, rows: Mapping[str, tuple[PageSet, str]]) -> str:
     lines = []
-    for one in page_sets(split):
-        count, whole = pooled(book.rows, one.name, "all")
-        if count:
-            music = pooled(book.rows, one.name, "music")[1]
-            trained = "yes" if one.engine in _TRAINED_ON else "no"
-            figures = (f"{whole.omr_ned:.1f}", f"{music.omr_ned:.1f}", f"{music.note_f1:.1f}")
-            lines.append((one.music, one.engine, one.look, trained, str(count), *figures))
-    header = ("music", "engraver", "page", "engraver in training", "pages", "OMR-NED", "without text", "F1 of notes")
-    text = "OMR-NED in % (0 is a perfect reading), also without lyrics and directions; F1 of notes in %."
-    return f"{text}\n\n{table(header, lines)}"
+    for name, (one, text) in rows.items():
+        count, whole = pooled(book.rows, name, "all")
+        music = pooled(book.rows, name, "music")[1]
+        trained = "yes" if one.engine in _TRAINED_ON else "no"
+        measured = [row for key, row in book.rows.items() if key.startswith(f"{name}: ") and "measures" in row]
+        n_measures = sum(row["measures"] for row in measured)
+        marked = f"{100 * sum(row['marked'][_METHOD] for row in measured) / n_measures:.1f}" if n_measures else ""
+        figures = (f"{whole.omr_ned:.1f}", f"{music.omr_ned:.1f}", f"{music.note_f1:.1f}", marked)
+        lines.append((one.music, one.engine, one.look, trained, "yes" if text else "no", str(count), *figures))
+    header = ("music", "engraver", "page", "engraver in training", "text read", "pages")
+    return table((*header, "OMR-NED", "without text", "F1 of notes", "marked"), lines)
+
+
+def _methods_table(book: Ledger, rows: Mapping[str, tuple[PageSet, str]]) -> str:
+    lines = []
+    for name in rows:
+        if pooled(book.rows, name, "rules")[0]:
+            scores = [pooled(book.rows, name, kind)[1] for kind in ("rules", "music", "game")]
+            lines.append((name, *(f"{score.omr_ned:.1f} / {score.note_f1:.1f}" for score in scores)))
+    return table(("pages", "rules", "search", "game"), lines) if lines else ""
+
+
+def _kinds_table(book: Ledger, rows: Mapping[str, tuple[PageSet, str]]) -> str:
+    lines = []
+    for name in rows:
+        score = pooled(book.rows, name, "all")[1]
+        total = score.n_truth + score.n_found
+        if score.edits_by_kind and total:
+            shares = Counter(score.edits_by_kind)
+            lines.append((name, *(f"{100 * shares[kind] / total:.2f}" for kind in EDIT_KINDS)))
+    return table(("pages", *EDIT_KINDS), lines) if lines else ""
 
 
 if __name__ == "__main__":

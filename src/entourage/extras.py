@@ -22,6 +22,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "faiss": ("faiss",),
     "onnx": ("onnx", "onnxruntime", "onnxscript"),
     "serve": ("starlette", "uvicorn"),
+    "text": ("rapidocr", "onnxruntime"),
     "lilypond": ("lilypond",),
     "ray": ("ray",),
     "tensorboard": ("tensorboard",),

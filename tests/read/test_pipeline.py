@@ -45,12 +45,12 @@ def _read_each_picture_once(reader: ScoreReader, monkeypatch: pytest.MonkeyPatch
         reading.info.source = source
         return reading
 
-    monkeypatch.setattr(ScoreReader, "load", lambda model, device: reader)
+    monkeypatch.setattr(ScoreReader, "load", lambda model, device, text=None: reader)
     monkeypatch.setattr(ScoreReader, "read_page", read)
 
 
 def run(folder: Path, out: Path, **options: Any) -> dict[str, Any]:
-    return run_reading(ReadConfig([folder], out, workers=1, device="cpu", progress=False, **options))
+    return run_reading(ReadConfig([folder], out, workers=1, device="cpu", text=False, progress=False, **options))
 
 
 def contents(out: Path) -> dict[str, bytes]:
@@ -209,7 +209,7 @@ def test_missing_pages_are_listed(folder: Path, tmp_path: Path) -> None:
 
 def test_processes_give_the_same_files(folder: Path, tmp_path: Path) -> None:
     run(folder, tmp_path / "one")
-    two = ReadConfig([folder], tmp_path / "two", workers=2, device="cpu", progress=False)
+    two = ReadConfig([folder], tmp_path / "two", workers=2, device="cpu", text=False, progress=False)
     run_reading(two)
     names = {"a.musicxml", "b.musicxml", "a.mid", "b.mid", "summary.json"}
     one = contents(tmp_path / "one")
@@ -220,7 +220,7 @@ def test_a_process_that_dies_is_an_error_that_names_the_option(folder: Path, tmp
     (tmp_path / "m.safetensors").write_bytes(b"")
     tasks = [module.PageTask(folder / "a.png", None)] * 2
     with pytest.raises(ValueError, match="workers: a process ended unexpectedly"):
-        list(module._read_tasks(tasks, tmp_path / "m.safetensors", module.torch.device("cpu"), 2))
+        list(module._read_tasks(tasks, (tmp_path / "m.safetensors", "cpu", False), 2))
 
 
 def test_a_resumed_run_has_the_threads_of_its_processes(
@@ -234,13 +234,12 @@ def test_a_resumed_run_has_the_threads_of_its_processes(
 
     monkeypatch.setattr(ScoreReader, "read_page", count)
     monkeypatch.setattr(module, "count_threads", lambda workers: 6 if workers is None else workers)
-    device = torch.device("cpu")
-    assert module._count_processes(None, device, 100) == 4
+    assert module._count_processes(None, torch.device("cpu"), 100) == 4
     assert module._count_processes(None, torch.device("cuda"), 100) == 1
-    assert module._count_processes(8, device, 3) == 3
+    assert module._count_processes(8, torch.device("cpu"), 3) == 3
     before = torch.get_num_threads()
     tasks = [module.PageTask(folder / "a.png", None)]
-    assert list(module._read_tasks(tasks, tmp_path, device, 2)) == [(tasks[0], "no music")]
+    assert list(module._read_tasks(tasks, (tmp_path, "cpu", False), 2)) == [(tasks[0], "no music")]
     assert (seen, torch.get_num_threads()) == ([3], before)
 
 

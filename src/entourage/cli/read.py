@@ -29,6 +29,10 @@ def read(
     model: Annotated[
         str | None, typer.Option(help="default, or a file from `entourage detect train`.", show_default="default")
     ] = None,
+    text: Annotated[
+        bool | None,
+        typer.Option(help="Read titles, words and lyrics.", show_default="if the extra [text] is installed"),
+    ] = None,
     workers: Annotated[
         int | None, typer.Option(min=1, help="Processes.", show_default="one per core, at most 4; 1 on a GPU")
     ] = None,
@@ -48,6 +52,7 @@ def read(
             transpose=transpose,
             tempo=tempo,
             model=model,
+            text=text,
             workers=workers,
             device=device,
             **config_values(config, field_types(ReadConfig)),

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from entourage.detect.options import INTERLINE
 from entourage.read.layout.systems import Layout, Mask
-from entourage.read.score import Chord, Direction, Measure, Note, Placement
+from entourage.read.places import locate, staff_for
+from entourage.read.score import Chord, Direction, Note, Placement
 from entourage.read.symbols.glyphs import Event, Glyph, Head
 
 if TYPE_CHECKING:
@@ -272,44 +272,6 @@ def _attach_arpeggios(glyphs: Iterable[Glyph], reading: SystemReading) -> None:
                 chord.arpeggio = not others
 
 
-def _staff_for(y: float, x: float, reading: SystemReading) -> tuple[int, Placement]:
-    """Return the staff that a sign between or outside staves belongs to, and its placement.
-
-    Between the staves of a system a sign belongs to the staff above it.
-    """
-    for k, staff in enumerate(reading.system.staves):
-        if y < staff.y(x):
-            if k == 0:
-                return 0, "above"
-            previous = reading.system.staves[k - 1]
-            together = any(k in group and k - 1 in group for group in reading.system.groups)
-            if together or y - previous.bottom(x) < staff.top(x) - y:
-                return k - 1, "below"
-            return k, "above"
-    return len(reading.system.staves) - 1, "below"
-
-
-def _locate(x: float, staff: int, reading: SystemReading, after: bool = False) -> tuple[Measure, int, Fraction] | None:
-    """Return the measure of a part, the staff within it and the time at a place of a system."""
-    group = next(k for k, staves in enumerate(reading.system.groups) if staff in staves)
-    spans = reading.spans
-    if not spans:
-        return None
-    number = next((m for m, span in enumerate(spans) if x < span.x1), len(spans) - 1)
-    measure = reading.parts[group][number]
-    columns = sorted(
-        (event.x, chord.onset)
-        for event, chord, g, m in reading.chords
-        if g == group and m == number and not chord.grace
-    )
-    local = reading.system.groups[group].index(staff) + 1
-    if not columns:
-        return measure, local, Fraction(0)
-    if after and x > columns[-1][0] + 1.5 * INTERLINE:
-        return measure, local, measure.length
-    return measure, local, min(columns, key=lambda column: abs(column[0] - x))[1]
-
-
 def _attach_dynamics(glyphs: Iterable[Glyph], reading: SystemReading) -> None:
     """Join the letters of dynamics to words and add them to the measures."""
     letters = [g for g in glyphs if g.name in {f"dynamic{c}" for c in "PMFSZR"} and g.score > _MIN_MARK_SCORE]
@@ -337,8 +299,8 @@ def _attach_dynamics(glyphs: Iterable[Glyph], reading: SystemReading) -> None:
             continue
         x0, y0 = min(g.box[0] for g in word), min(g.box[1] for g in word)
         x1, y1 = max(g.box[2] for g in word), max(g.box[3] for g in word)
-        staff, placement = _staff_for((y0 + y1) / 2, x0, reading)
-        if located := _locate(float(x0 + x1) / 2, staff, reading):
+        staff, placement = staff_for((y0 + y1) / 2, x0, reading)
+        if located := locate(float(x0 + x1) / 2, staff, reading):
             measure, local, onset = located
             box = (float(x0), float(y0), float(x1), float(y1))
             measure.directions.append(Direction("dynamics", text, onset, local, placement, box))
@@ -350,21 +312,21 @@ def _attach_lines(glyphs: Iterable[Glyph], reading: SystemReading) -> None:
     for glyph in glyphs:
         if glyph.score < _MIN_MARK_SCORE:
             continue
-        staff, placement = _staff_for(glyph.y, glyph.x, reading)
+        staff, placement = staff_for(glyph.y, glyph.x, reading)
         x0, y0, x1, y1 = (float(v) for v in glyph.box)
         box = (x0, y0, x1, y1)
         kind: Literal["wedge", "octave-shift", "pedal"]
         if glyph.name in ("dynamicCrescendoHairpin", "dynamicDiminuendoHairpin"):
             kind, value = "wedge", "crescendo" if "Crescendo" in glyph.name else "diminuendo"
         elif glyph.name in ("keyboardPedalPed", "keyboardPedalUp"):
-            place = _locate(glyph.x, staff, reading, after=glyph.name.endswith("Up"))
+            place = locate(glyph.x, staff, reading, after=glyph.name.endswith("Up"))
             if place is not None:
                 value = "start" if glyph.name.endswith("Ped") else "stop"
                 place[0].directions.append(Direction("pedal", value, place[2], place[1], "below", box))
             continue
         else:
             continue
-        start, stop = _locate(x0, staff, reading), _locate(x1, staff, reading, after=True)
+        start, stop = locate(x0, staff, reading), locate(x1, staff, reading, after=True)
         if start is None or stop is None or (start[0] is stop[0] and start[2] >= stop[2]):
             continue
         number = number % 6 + 1

@@ -21,17 +21,20 @@ from entourage.detect.detector import find_detector
 from entourage.detect.inference.results import model_digest
 from entourage.detect.models.watershed import load_detector
 from entourage.detect.preprocessing.reading import list_pages, page_numbers, read_numbered_page
+from entourage.extras import missing_packages
 from entourage.io.files import UnreadableFileError, check_outputs, error_reason, write_json
 from entourage.io.progress import progress_bar
 from entourage.read.formats.midi import check_tempo
 from entourage.read.reader import PageReading, ScoreReader, Transcription, join_pages
 from entourage.read.records import RESULTS, PageRecords, PageTask, open_records
 from entourage.read.report import ReportScore, write_report
+from entourage.read.text.recognition import TextRecognizer
 from entourage.read.transpose import parse_interval
 from entourage.report.page import pluralize
 
 COMMAND = "read"
 _PAGE_ERRORS = (ValueError, MemoryError, torch.OutOfMemoryError, cv2.error)
+Load = tuple[Path, str, bool]  # model and device of the detector, and whether text is read
 _MAX_WORKERS = 4  # by default; each holds a detector and a page in memory
 
 
@@ -48,6 +51,7 @@ class ReadConfig:
         tempo: quarter notes per minute of MIDI files.
         repeats: whether MIDI files play repeated sections as often as printed.
         model: file of a detector, or the name of an included one; None: the default detector.
+        text: read titles, words and lyrics; None: if the extra [text] is installed.
         workers: number of processes; None: one for each core, at most 4, and one on a GPU.
         device: device to compute on.
         progress: show a bar; None: only on a terminal.
@@ -61,6 +65,7 @@ class ReadConfig:
     tempo: float = 100.0
     repeats: bool = True
     model: str | None = None
+    text: bool | None = None
     workers: int | None = None
     device: str = "auto"
     progress: bool | None = None
@@ -114,6 +119,9 @@ def run_reading(config: ReadConfig) -> dict[str, Any]:
     run.skipped += [(str(page), "does not exist") for page in config.pages if page not in existing]
     documents = find_documents(files, config, run.skipped)
     model = find_detector(config.model)
+    text = not missing_packages("text") if config.text is None else config.text
+    if text:
+        TextRecognizer()  # without the extra, before anything is written
     settings = {
         "entourage": __version__,
         "model": model_digest(load_detector(model)),
@@ -122,10 +130,11 @@ def run_reading(config: ReadConfig) -> dict[str, Any]:
         "repeats": config.repeats,
         "extra_format": config.extra_format,
         "join": config.join,
+        "text": text,
     }
     with open_records(config.out, settings, files) as records:
         try:
-            _read_documents(documents, config, model, device, records, run)
+            _read_documents(documents, config, (model, str(device), text), records, run)
         except KeyboardInterrupt:
             if run.scores:
                 _write_results(documents, config, records, run, complete=False)
@@ -179,8 +188,7 @@ def _unique_name(file: Path, files: Sequence[Path], names: set[str]) -> str:
 def _read_documents(
     documents: Sequence[Document],
     config: ReadConfig,
-    model: Path,
-    device: torch.device,
+    load: Load,
     records: PageRecords,
     run: _Run,
 ) -> None:
@@ -193,7 +201,8 @@ def _read_documents(
     tasks = [task for task in owner if records.get(task) is None]
     with progress_bar("Reading", len(owner), config.progress) as advance:
         advance(len(owner) - len(tasks))
-        for task, result in _read_tasks(tasks, model, device, _count_processes(config.workers, device, len(owner))):
+        size = _count_processes(config.workers, torch.device(load[1]), len(owner))
+        for task, result in _read_tasks(tasks, load, size):
             if isinstance(result, str):
                 run.skipped.append((task.source, result))
             else:
@@ -212,9 +221,7 @@ def _count_processes(workers: int | None, device: torch.device, n_pages: int) ->
     return max(1, min(count_threads(workers), n_pages))
 
 
-def _read_tasks(
-    tasks: Sequence[PageTask], model: Path, device: torch.device, size: int
-) -> Iterator[tuple[PageTask, PageReading | str]]:
+def _read_tasks(tasks: Sequence[PageTask], load: Load, size: int) -> Iterator[tuple[PageTask, PageReading | str]]:
     """Read pages in processes; yield each with its music, or with the reason why it cannot be read.
 
     The number of threads of a process depends on `size` only, because the last digits of scores depend on it: a resumed
@@ -226,7 +233,7 @@ def _read_tasks(
         torch.set_num_threads(before if size == 1 else threads)
         try:
             if tasks:
-                reader = ScoreReader.load(model, str(device))
+                reader = _load_reader(load)
                 for task in tasks:
                     yield task, _read_page(reader, task)
         finally:
@@ -234,7 +241,7 @@ def _read_tasks(
         return
     others = set(mp.active_children())
     size = min(size, len(tasks))
-    arguments = (model, str(device), threads)
+    arguments = (load, threads)
     executor = ProcessPoolExecutor(size, mp.get_context("spawn"), _start_worker, arguments)
     try:
         yield from _results(executor, tasks, 2 * size)
@@ -267,11 +274,16 @@ def _results(
 _READERS: list[ScoreReader] = []  # of a worker process: the one that `_start_worker` loaded
 
 
-def _start_worker(model: Path, device: str, threads: int) -> None:
+def _load_reader(load: Load) -> ScoreReader:
+    model, device, text = load
+    return ScoreReader.load(model, device, text=text)
+
+
+def _start_worker(load: Load, threads: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process ends its workers
     torch.set_num_threads(threads)
     cv2.setNumThreads(threads)
-    _READERS[:] = [ScoreReader.load(model, device)]
+    _READERS[:] = [_load_reader(load)]
 
 
 def _work(task: PageTask) -> PageReading | str:

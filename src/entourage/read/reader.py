@@ -16,6 +16,7 @@ from entourage.data.media import UnreadableImageError
 from entourage.detect import Detections, Detector
 from entourage.detect.preprocessing.prepare import ImageInput
 from entourage.detect.preprocessing.reading import GrayImage, page_source, read_pages, to_grayscale
+from entourage.extras import missing_packages
 from entourage.read.assemble import SystemReading, read_symbols
 from entourage.read.formats.mei import write_mei
 from entourage.read.formats.midi import write_midi
@@ -25,6 +26,8 @@ from entourage.read.orientation import UprightPage, find_upright, symbols_on_inp
 from entourage.read.parts import SystemMusic, join_parts
 from entourage.read.rhythm.crossing import Method
 from entourage.read.score import Box, Chord, Direction, Measure, Note, PageInfo, Pitch, Score, measure_onsets
+from entourage.read.text.attach import Headings, attach_text
+from entourage.read.text.recognition import TextRecognizer
 from entourage.read.transpose import Interval, transpose
 from entourage.validation import check_choice
 
@@ -44,11 +47,13 @@ class PageReading:
         info: the page; its message says why nothing was read.
         systems: its systems from top to bottom; boxes are in pixels of the input page.
         symbols: its symbols in pixels of the input page.
+        headings: title, authors and names of the parts, if text is read.
     """
 
     info: PageInfo
     systems: list[SystemMusic]
     symbols: Detections
+    headings: Headings = field(default_factory=Headings)
 
     @property
     def n_notes(self) -> int:
@@ -186,6 +191,8 @@ class ScoreReader:
 
     Args:
         detector: finds the symbols.
+        method: how durations and voices are found; see `load`.
+        recognizer: reads text; None: text is not read.
 
     Examples:
         >>> import numpy as np
@@ -197,13 +204,20 @@ class ScoreReader:
         ([], 'staves without notes')
     """
 
-    def __init__(self, detector: Detector, method: Method = "search") -> None:
+    def __init__(self, detector: Detector, method: Method = "search", recognizer: TextRecognizer | None = None) -> None:
         check_choice("method", method, Method)
         self.detector = detector
         self.method: Method = method
+        self.recognizer = recognizer
 
     @classmethod
-    def load(cls, model: str | Path | None = None, device: str = "auto", method: Method = "search") -> ScoreReader:
+    def load(
+        cls,
+        model: str | Path | None = None,
+        device: str = "auto",
+        method: Method = "search",
+        text: bool | None = None,
+    ) -> ScoreReader:
         """Return a reader with the detector of the package, or another one.
 
         Args:
@@ -211,12 +225,16 @@ class ScoreReader:
             device: device to compute on.
             method: how durations and voices are found: "rules" takes every duration as printed, "search" finds the
                 most plausible reading that adds up, and "game" lets readings compete before the search.
+            text: whether to read titles, words and lyrics; None: if the extra [text] is installed.
 
         Raises:
             ValueError: there is no such detector, device or method.
+            MissingExtraError: `text` is true and the extra is not installed.
         """
         check_choice("method", method, Method)
-        return cls(Detector.load(model, device), method)
+        if text is None:
+            text = not missing_packages("text")
+        return cls(Detector.load(model, device), method, TextRecognizer() if text else None)
 
     def read(self, pages: ImageInput | Sequence[ImageInput]) -> Transcription:
         """Read the music of one or several pages as one score.
@@ -248,12 +266,28 @@ class ScoreReader:
         Raises:
             ValueError: the page would be too large at the scale of the detector.
         """
-        page = find_upright(self.detector, image)
+        return self.read_upright(find_upright(self.detector, image), source)
+
+    def read_upright(self, page: UprightPage, source: str = "", method: Method | None = None) -> PageReading:
+        """Read a page whose symbols are detected.
+
+        Args:
+            page: the page with its symbols, from `orientation.find_upright`.
+            source: name of the page for messages.
+            method: how durations and voices are found; None: that of the reader.
+
+        Returns:
+            The music of the page.
+        """
         prepared = page.prepared
         readings: list[SystemReading] = []
+        headings = Headings()
         if prepared.image is not None:
-            _, readings = read_symbols(prepared.image, page.symbols, page.straight, self.method)
+            layout, readings = read_symbols(prepared.image, page.symbols, page.straight, method or self.method)
+            if self.recognizer is not None and any(reading.chords for reading in readings):
+                headings = attach_text(readings, self.recognizer.read(prepared.image), layout.ink)
         reading = _on_input(page, readings)
+        reading.headings = headings
         straightened = prepared.angle if prepared.rotation is not None else 0.0
         reading.info = PageInfo(source, *page.size, prepared.interline or 0.0, straightened, page.turned)
         reading.info.message = _message(page, reading)
@@ -363,7 +397,7 @@ def join_pages(pages: Sequence[PageReading], title: str = "") -> Transcription:
 
     Args:
         pages: the pages in order; their measures become those of the score.
-        title: title of the piece, or "".
+        title: title of the piece; "": that of the first page.
 
     Returns:
         The score. Its measures are numbered through all pages; signatures that a page repeats are left out.
@@ -380,7 +414,12 @@ def join_pages(pages: Sequence[PageReading], title: str = "") -> Transcription:
     parts = join_parts(systems)
     for part in parts:
         _drop_repeated_signatures(part.measures)
-    return Transcription(parts, [page.info for page in pages], title, [page.symbols for page in pages])
+    headings = pages[0].headings if pages else Headings()
+    names = next((page.headings.names for page in pages if len(page.headings.names) == len(parts)), [])
+    for part, name in zip(parts, names, strict=False):
+        part.name = name or part.name
+    infos, symbols = [page.info for page in pages], [page.symbols for page in pages]
+    return Transcription(parts, infos, title or headings.title, headings.authors, symbols)
 
 
 def _drop_repeated_signatures(measures: Sequence[Measure]) -> None:

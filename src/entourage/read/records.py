@@ -22,6 +22,7 @@ from entourage.read.formats.score_json import from_json, measures_from_json, sym
 from entourage.read.parts import SystemMusic
 from entourage.read.reader import PageReading
 from entourage.read.score import PageInfo
+from entourage.read.text.attach import Headings
 from entourage.runs.directory import RunDirectory
 from entourage.runs.records import RecordStore
 
@@ -142,12 +143,18 @@ def file_state(file: Path) -> list[int]:
 
 def _from_reading(reading: PageReading) -> dict[str, Any]:
     systems = [{"sizes": system.sizes, "parts": to_json(system.parts)} for system in reading.systems]
-    return {"info": to_json(reading.info), "systems": systems, "symbols": symbols_to_list(reading.symbols)}
+    return {
+        "info": to_json(reading.info),
+        "headings": to_json(reading.headings),
+        "systems": systems,
+        "symbols": symbols_to_list(reading.symbols),
+    }
 
 
 def _to_reading(record: Mapping[str, Any]) -> PageReading:
     systems = [SystemMusic(s["sizes"], [measures_from_json(row) for row in s["parts"]]) for s in record["systems"]]
-    return PageReading(from_json(PageInfo, record["info"]), systems, _to_symbols(record["symbols"]))
+    headings = from_json(Headings, record["headings"])
+    return PageReading(from_json(PageInfo, record["info"]), systems, _to_symbols(record["symbols"]), headings)
 
 
 def _to_symbols(rows: Sequence[Mapping[str, Any]]) -> Detections:

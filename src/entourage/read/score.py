@@ -103,6 +103,21 @@ class Note:
 
 
 @dataclass
+class Lyric:
+    """A syllable.
+
+    Attributes:
+        text: the syllable without hyphens.
+        syllabic: its place in the word.
+        verse: number of the verse, from 1.
+    """
+
+    text: str
+    syllabic: Literal["single", "begin", "middle", "end"] = "single"
+    verse: int = 1
+
+
+@dataclass
 class Chord:
     """Notes with one stem, or a rest.
 
@@ -127,6 +142,7 @@ class Chord:
         tremolo: number of strokes through the stem.
         slurs: starts and ends of slurs: number, "start" or "stop", and placement.
         symbol: position of a rest in the symbols of its page, or None.
+        lyrics: syllables below it, in order of their verses.
     """
 
     onset: Fraction
@@ -151,6 +167,7 @@ class Chord:
     tremolo: int = 0
     slurs: list[tuple[int, Literal["start", "stop"], Placement]] = field(default_factory=list)
     symbol: int | None = None
+    lyrics: list[Lyric] = field(default_factory=list)
 
     @property
     def is_rest(self) -> bool:
@@ -277,11 +294,13 @@ class Score:
         parts: from top to bottom.
         pages: the pages it was read from.
         title: title of the piece, or "".
+        authors: "composer" or "lyricist", and the name, as printed.
     """
 
     parts: list[Part]
     pages: list[PageInfo] = field(default_factory=list)
     title: str = ""
+    authors: list[tuple[str, str]] = field(default_factory=list)
 
     @property
     def measures(self) -> list[Measure]:

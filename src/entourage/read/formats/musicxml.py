@@ -34,7 +34,10 @@ def to_musicxml(score: Score, ids: Mapping[int, str] | None = None) -> str:
     root = ET.Element("score-partwise", version="4.0")
     if score.title:
         ET.SubElement(ET.SubElement(root, "work"), "work-title").text = score.title
-    encoding = ET.SubElement(ET.SubElement(root, "identification"), "encoding")
+    identification = ET.SubElement(root, "identification")
+    for kind, name in score.authors:
+        ET.SubElement(identification, "creator", type=kind).text = name
+    encoding = ET.SubElement(identification, "encoding")
     ET.SubElement(encoding, "software").text = "Entourage"
     parts = ET.SubElement(root, "part-list")
     for k, part in enumerate(score.parts, start=1):
@@ -232,6 +235,10 @@ class _MeasureWriter:
             for level, beam in enumerate(chord.beams, start=1):
                 ET.SubElement(node, "beam", number=str(level)).text = beam
         self._notations(node, chord, note, k)
+        for lyric in chord.lyrics if k == 0 else ():
+            element = ET.SubElement(node, "lyric", number=str(lyric.verse))
+            ET.SubElement(element, "syllabic").text = lyric.syllabic
+            ET.SubElement(element, "text").text = lyric.text
 
     def _notations(self, node: ET.Element, chord: Chord, note: Note | None, k: int) -> None:
         notations = ET.Element("notations")

@@ -48,6 +48,7 @@ def score_to_dict(score: Score, symbols: Sequence[Detections] = _NO_SYMBOLS) -> 
         "format": FORMAT,
         "version": VERSION,
         "title": score.title,
+        **({"authors": to_json(score.authors)} if score.authors else {}),
         "pages": pages,
         "parts": [to_json(part) for part in score.parts],
         "onsets": [float(onset) for onset in measure_onsets(score)],
@@ -68,7 +69,8 @@ def score_from_dict(values: Mapping[str, Any]) -> Score:
         parts = [from_json(Part, part) for part in values["parts"]]
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"score: {error}; expected the JSON of a score") from error
-    return Score(parts, pages, values.get("title", ""))
+    authors = [(kind, name) for kind, name in values.get("authors", ())]
+    return Score(parts, pages, values.get("title", ""), authors)
 
 
 def measures_to_json(measures: Sequence[Measure]) -> list[Any]:

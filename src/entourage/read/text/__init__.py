@@ -1,0 +1,1 @@
+"""Text of a page: its recognition, lyrics, words, titles and names of parts."""
