@@ -223,15 +223,7 @@ class AutoTransduction(ClassifierMixin, BaseEstimator):
         own = views if chosen is None else [{name: x[chosen] for name, x in one.items()} for one in views]
         graphs = Graphs(own, device)
         rows = np.concatenate(folds)
-        found = np.zeros((len(specs), len(rows), len(targets.classes)))
-        at = 0
-        for fold in folds:
-            shown = part.codes.copy()
-            shown[fold] = -1
-            for index, spec in enumerate(specs):
-                member = fit_member(spec, graphs, replace(part, codes=shown), random_state=self.random_state)
-                found[index, at : at + len(fold)] = member.distributions[fold]
-            at += len(fold)
+        found = np.concatenate([self._predict_fold(specs, graphs, part, fold) for fold in folds], axis=1)
         original = rows if chosen is None else chosen[rows]
         if factors is not None:
             found = np.stack([to_distributions(one * factors[original]) for one in found])
@@ -253,6 +245,16 @@ class AutoTransduction(ClassifierMixin, BaseEstimator):
         self.confidence_is_checked_ = error <= MAX_STANDARD_ERROR
         hidden = dict(zip(original.tolist(), sharpen(mixed, self._sharpness), strict=True))
         return self._keep(specs, weights, exponents, accuracy), hidden
+
+    def _predict_fold(
+        self, specs: Sequence[MemberSpec], graphs: Graphs, targets: Targets, fold: NDArray[np.int64]
+    ) -> Floats:
+        """Return the distributions of the labels of a fold, hidden from each member, shape (members, labels, m)."""
+        shown = targets.codes.copy()
+        shown[fold] = -1
+        hidden = replace(targets, codes=shown)
+        members = (fit_member(spec, graphs, hidden, random_state=self.random_state) for spec in specs)
+        return np.stack([member.distributions[fold] for member in members]).astype(np.float64)
 
     def _subset(self, codes: NDArray[np.int64]) -> NDArray[np.int64] | None:
         """Return the indices of the points among which labels are hidden, or None for all."""
