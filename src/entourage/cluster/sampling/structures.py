@@ -145,7 +145,7 @@ def _separate(rng: np.random.Generator, centers: Floats, roots: Floats, width: F
 
 
 def _push_apart(rng: np.random.Generator, centers: Floats, spread: list[Floats], a: Labels, b: Labels) -> Floats:
-    """Move centres that are less than about 1.8 standard deviations apart, which nothing could tell apart."""
+    """Move centres that are less than about 1.8 standard deviations apart, which no method could separate."""
     least = 1.8 * (spread[0] + spread[1]) / 2
     for _ in range(60):
         step = centers[b] - centers[a]

@@ -140,7 +140,7 @@ def cluster_table(
     Args:
         X: finite numbers, shape (n, d), n >= 1.
         scorer: network that scores candidates.
-        n_clusters: number of clusters, if known, so that partitions into so many are proposed.
+        n_clusters: number of clusters, if known, so that partitions with this number are proposed.
         k_max: maximum number of clusters; None for 50.
         subset_size: distinct rows that are processed together; None for 1,200.
         random_state: seed for the subset.
