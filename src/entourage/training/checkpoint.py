@@ -26,7 +26,8 @@ MODEL = "model.safetensors"
 _PENDING = "pending-best.safetensors"
 _SAFETENSORS_TEMPORARY = ".tmp??????"  # name of a file that safetensors is writing
 _NOT_COMPARED = ("tensorboard", "workers")  # options that change neither weights nor metrics
-_ADDED_OPTIONS = {"ties": "first"}  # options that runs of earlier versions lack, with the values these runs used
+# Options that runs of earlier versions lack, with the values these runs used.
+_ADDED_OPTIONS = {"ties": "first", "nesterov": False, "final_factor": 0.0}
 
 
 @dataclass(frozen=True)

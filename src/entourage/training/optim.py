@@ -17,8 +17,9 @@ GROUP_KEYS = {"params", "lr_scale", "weight_decay"}
 def learning_rate_factor(options: TrainingOptions, step: int, epoch: int, total: int) -> float:
     """Return the factor by which a schedule multiplies the learning rate at a step.
 
-    During the warm-up of w steps it is (step + 1) / w. Then "cosine" is (1 + cos(pi t)) / 2 and "linear" is 1 - t for
-    the completed fraction t of the steps after the warm-up; "step" is gamma to the number of milestones reached.
+    During the warm-up of w steps it is (step + 1) / w. Then "cosine" is f + (1 - f) (1 + cos(pi t)) / 2 and "linear" is
+    f + (1 - f) (1 - t) for the completed fraction t of the steps after the warm-up and `final_factor` f; "step" is gamma
+    to the number of milestones reached.
 
     Args:
         options: the schedule and its parameters.
@@ -34,9 +35,9 @@ def learning_rate_factor(options: TrainingOptions, step: int, epoch: int, total:
     done = min(1.0, (step - options.warmup_steps) / max(1, total - options.warmup_steps))
     match options.schedule:
         case "cosine":
-            return (1 + math.cos(math.pi * done)) / 2
+            return options.final_factor + (1 - options.final_factor) * (1 + math.cos(math.pi * done)) / 2
         case "linear":
-            return 1 - done
+            return options.final_factor + (1 - options.final_factor) * (1 - done)
         case "step":
             return options.gamma ** sum(epoch >= milestone for milestone in options.milestones)
         case _:
@@ -77,7 +78,9 @@ def make_optimizer(
         case "radam":
             return torch.optim.RAdam(completed, lr=rate)
         case "sgd":
-            return torch.optim.SGD(completed, lr=rate, momentum=options.momentum, fused=fused)
+            return torch.optim.SGD(
+                completed, lr=rate, momentum=options.momentum, nesterov=options.nesterov, fused=fused
+            )
 
 
 def _complete(group: dict[str, Any], options: TrainingOptions) -> dict[str, Any]:

@@ -29,10 +29,12 @@ class TrainingOptions:
         learning_rate: largest learning rate.
         weight_decay: weight decay of all weights.
         momentum: momentum of "sgd"; other optimisers ignore it.
+        nesterov: whether the momentum of "sgd" is Nesterov's.
         schedule: schedule of the learning rate: "constant", "cosine", "linear" or "step"; see `learning_rate_factor`.
         warmup_steps: steps of a linear rise of the learning rate before the schedule.
         milestones: epochs at whose start "step" multiplies the learning rate by gamma.
         gamma: factor of the schedule "step".
+        final_factor: learning rate at the end of "cosine" and "linear", relative to the largest.
         clip_norm: largest norm of the gradient of all weights.
         precision: "bfloat16", "float16", "float32", or "auto": bfloat16 on GPUs that support it, float16 on older ones,
             float32 elsewhere.
@@ -59,10 +61,12 @@ class TrainingOptions:
     learning_rate: float = 1e-3
     weight_decay: float = 0.0
     momentum: float = 0.9
+    nesterov: bool = False
     schedule: Schedule = "constant"
     warmup_steps: int = 0
     milestones: tuple[int, ...] = ()
     gamma: float = 0.1
+    final_factor: float = 0.0
     clip_norm: float | None = None
     precision: Precision = "auto"
     seed: int = 0
@@ -116,10 +120,12 @@ class TrainingOptions:
                 continue
             if not is_number(value) or not 0 < value < math.inf:
                 raise ValueError(f"{name} is {value!r}; expected a number above 0")
-        for name, bound in (("weight_decay", math.inf), ("momentum", 1.0)):
+        for name, bound in (("weight_decay", math.inf), ("momentum", 1.0), ("final_factor", 1.0)):
             value = getattr(self, name)
             if not is_number(value) or not 0 <= value < bound:
                 raise ValueError(f"{name} is {value!r}; expected a number in [0, {bound:g})")
+        if self.nesterov and not self.momentum:
+            raise ValueError("nesterov is True with momentum 0; expected a momentum above 0")
 
 
 @dataclass(frozen=True, kw_only=True)

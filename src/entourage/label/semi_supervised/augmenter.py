@@ -24,7 +24,9 @@ from entourage.label.semi_supervised.data import Images, PixelArray, SemiSupervi
 from entourage.label.semi_supervised.network import ImageNetwork
 from entourage.label.semi_supervised.options import AugmentOptions
 from entourage.label.semi_supervised.pseudo_labels import check_affinity
-from entourage.label.semi_supervised.self_training import run_config, run_directory, self_train
+from entourage.label.semi_supervised.self_training import SelfTrainingResult, run_config, run_directory, self_train
+from entourage.label.semi_supervised.student.fit import StudentResult, train_student, use_student
+from entourage.label.semi_supervised.student.network import student_backbone
 from entourage.label.semi_supervised.views import CachedViews, LiveViews, cache_views
 from entourage.label.targets import Targets, fill_missing_labels, initial_distributions, labelled_accuracy, read_targets
 from entourage.label.transduction import GraphTransduction
@@ -37,7 +39,7 @@ class LabelAugmenter(ClassifierMixin, BaseEstimator):
 
     Each round builds a graph of the network's features, labels all images over it, and trains the network on these
     pseudo-labels, weighted by confidence (thesis, chapter 3, "Label Generation"; the thesis has one round). See
-    `self_train`.
+    `self_train`. For many images on a GPU, a second network is then trained from random weights, see `train_student`.
 
     Args:
         labeller: labels all images over a graph; by default `GraphTransduction()`.
@@ -52,8 +54,9 @@ class LabelAugmenter(ClassifierMixin, BaseEstimator):
         classes_: the classes, shape (m,).
         transduction_: label of each image, shape (n,); -1 ("" for text labels) where it is undecided.
         confidence_: confidence of each label, shape (n,).
-        features_: features of each image by the trained network, shape (n, d).
+        features_: features of each image by the trained network, or by both networks, shape (n, d).
         rounds_: result of each round.
+        student_: result of the second network's training, or None; if it is accepted, `classifier_` is this network.
         labeller_: the labeller fitted to the graph of `features_`; source of `transduction_`.
 
     Examples:
@@ -150,15 +153,37 @@ class LabelAugmenter(ClassifierMixin, BaseEstimator):
                 run_dir=run_dir,
                 progress=self.progress,
             )
+            self.student_: StudentResult | None = None
+            if use_student(options, len(data), device):
+                self.student_ = train_student(
+                    live.bank.values,
+                    data,
+                    result,
+                    labeller,
+                    options,
+                    device,
+                    prior=prior_matrix,
+                    run_dir=run_dir,
+                    progress=self.progress,
+                )
+        self._store(result, self.student_, targets)
+        classes = [str(name) for name in targets.classes]
+        flip = options.view_options.flip
+        if self.student_ is not None and self.student_.accepted:
+            self.classifier_ = _student_classifier(self.student_, classes, flip=flip)
+        else:
+            self.classifier_ = _assemble_classifier(result.network, body, backbone, classes, flip=flip)
+        return self
+
+    def _store(self, rounds: SelfTrainingResult, student: StudentResult | None, targets: Targets) -> None:
+        """Set the attributes of the labels: of the student if it was accepted, otherwise of the last accepted round."""
+        result = student if student is not None and student.accepted else rounds
         self.classes_ = targets.classes
         self.transduction_ = targets.decode(result.pseudo_labels.codes)
         self.confidence_ = result.pseudo_labels.confidence
         self.features_ = result.features
-        self.rounds_ = result.rounds
+        self.rounds_ = rounds.rounds
         self.labeller_ = _with_class_names(result.labeller, targets)
-        classes = [str(name) for name in targets.classes]
-        self.classifier_ = _assemble_classifier(result.network, body, backbone, classes, flip=options.view_options.flip)
-        return self
 
     def _cache_views(
         self, backbone: Backbone, live: LiveViews, options: AugmentOptions, device: torch.device
@@ -229,6 +254,11 @@ def _with_class_names(labeller: GraphLabeller, targets: Targets) -> GraphLabelle
     labeller.transduction_ = targets.decode(labeller.transduction_.astype(np.int64))  # -1: undecided
     labeller.classes_, labeller._targets = targets.classes, targets
     return labeller
+
+
+def _student_classifier(student: StudentResult, classes: list[str], *, flip: bool) -> ImageClassifier:
+    backbone = student_backbone(student.side)
+    return ImageClassifier(student.network, backbone.name, classes, backbone.preprocessing, flip)
 
 
 def _assemble_classifier(

@@ -25,6 +25,7 @@ from entourage.io.files import atomic_path, check_output_file
 from entourage.io.weights import load_weights, read_weights, write_weights
 from entourage.label.semi_supervised.data import Images, files_or_pixels
 from entourage.label.semi_supervised.network import ImageNetwork, compute_outputs
+from entourage.label.semi_supervised.student.network import STUDENT, student_backbone
 from entourage.label.semi_supervised.views import LiveViews, ViewOptions
 
 _KIND = "entourage classifier"
@@ -53,7 +54,7 @@ class ImageClassifier:
 
     Attributes:
         network: normalised images (b, 3, h, w) to logits (b, m).
-        backbone: name of the pretrained network.
+        backbone: name of the pretrained network, or "student".
         classes: m names, in the order of the logits.
         preprocessing: conversion of images to inputs of the network.
         flip: average the logits of each image and its mirror image.
@@ -166,7 +167,7 @@ class ImageClassifier:
             preprocessing = _read_preprocessing(notes["preprocessing"])
             flip = bool(notes.get("mirror", False))  # files of earlier versions have no such entry, and do not flip
             with torch.random.fork_rng(devices=[]):  # random initial weights must not advance the caller's generator
-                backbone = load_backbone(notes["backbone"], "cpu", frozen=False, pretrained=False)
+                backbone = _untrained_backbone(str(notes["backbone"]), preprocessing)
                 network = ImageNetwork(backbone.module, backbone.dim, len(classes))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
@@ -186,6 +187,13 @@ class _FlipAverage(nn.Module):
         """Compute logits, shape (b, m)."""
         logits: Tensor = (self.network(images) + self.network(images.flip(3))) / 2
         return logits
+
+
+def _untrained_backbone(name: str, preprocessing: Preprocessing) -> Backbone:
+    """Return a backbone by name, with random weights; that of a student is built for its image size."""
+    if name == STUDENT:
+        return student_backbone(preprocessing.size[0])
+    return load_backbone(name, "cpu", frozen=False, pretrained=False)
 
 
 def _failure_reason(path: Path) -> str:

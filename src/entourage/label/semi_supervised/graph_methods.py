@@ -11,12 +11,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from entourage.label.semi_supervised.data import SemiSupervisedData
-from entourage.label.semi_supervised.method import Batch, MethodOptions, Rows, SemiSupervisedMethod
+from entourage.label.semi_supervised.method import (
+    Batch,
+    MethodOptions,
+    Rows,
+    SemiSupervisedMethod,
+    mean_over_processes,
+)
 from entourage.label.semi_supervised.network import ImageNetwork
 from entourage.label.semi_supervised.options import PseudoLabelMode
 from entourage.label.semi_supervised.pseudo_labels import PseudoLabels
@@ -164,7 +169,7 @@ class GraphConsistency(SemiSupervisedMethod):
 
     def _align(self, prediction: Tensor, class_priors: Tensor) -> Tensor:
         """Scale predictions, shape (b, m), so that their mean matches the class priors (distribution alignment)."""
-        mean = _mean_over_processes(prediction.mean(dim=0))
+        mean = mean_over_processes(prediction.mean(dim=0))
         self.mean_prediction = MEAN_DECAY * self.mean_prediction + (1 - MEAN_DECAY) * mean
         aligned = prediction * (class_priors / self.mean_prediction)
         return aligned / aligned.sum(dim=1, keepdim=True)
@@ -187,12 +192,3 @@ class GraphConsistency(SemiSupervisedMethod):
             "pseudo_labels": self.labels_digest,
             "class_priors": priors,
         }
-
-
-def _mean_over_processes(mean: Tensor) -> Tensor:
-    """Average over all processes, so that all processes use the same value, which the checkpoint stores."""
-    if not dist.is_initialized() or dist.get_world_size() == 1:
-        return mean
-    total = mean.contiguous()
-    dist.all_reduce(total)
-    return total / dist.get_world_size()

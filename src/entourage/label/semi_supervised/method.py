@@ -203,6 +203,15 @@ def _broadcast_statistics(model: nn.Module) -> None:
         value.copy_(received.view_as(value))
 
 
+def mean_over_processes(mean: Tensor) -> Tensor:
+    """Average over all processes, so that all processes use the same value, which the checkpoint stores."""
+    if not dist.is_initialized() or dist.get_world_size() == 1:
+        return mean
+    total = mean.contiguous()
+    dist.all_reduce(total)
+    return total / dist.get_world_size()
+
+
 DEFAULT_THRESHOLD = 0.95  # as in FixMatch and later comparisons of Pseudo-Label, which originally had no threshold
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from entourage.label.semi_supervised.method import MethodOptions
+from entourage.label.semi_supervised.student.options import StudentOptions
 from entourage.label.semi_supervised.views import ViewOptions
 from entourage.training.images import NO_AUGMENTATION
 from entourage.training.options import TrainingOptions
@@ -35,6 +36,9 @@ class AugmentOptions:
         views: options of the views.
         method_options: options that all training methods share.
         training: options of the training in each round.
+        student: train a second network from random weights after the rounds, see `train_student`; None: for 5,000
+            images or more on a GPU.
+        student_options: options of the second network.
     """
 
     size: int = 160
@@ -60,6 +64,9 @@ class AugmentOptions:
         )
     )
 
+    student: bool | None = None
+    student_options: StudentOptions = field(default_factory=StudentOptions)
+
     def __post_init__(self) -> None:
         validate_counts(self, 32, "size", alternative=": networks halve their input five times")
         validate_counts(self, 1, "rounds")
@@ -72,6 +79,7 @@ class AugmentOptions:
             "pseudo_label_mode": get_args(PseudoLabelMode),
         }
         choices |= dict.fromkeys(("balance", "pool_labels", "flip"), (True, False))
+        choices["student"] = (True, False, None)
         for name, known in choices.items():
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; expected {' or '.join(map(repr, known))}")
@@ -109,6 +117,7 @@ _THESIS = AugmentOptions(
     views=ViewOptions(weak=NO_AUGMENTATION),  # the text mentions neither augmentation nor averaged weights
     method_options=MethodOptions(unlabelled_batch=64, ema_decay=0.0, freeze_norm=False, head_lr_scale=1.0),
     training=TrainingOptions(epochs=10, optimizer="adam", learning_rate=3e-4),
+    student=False,
 )
 
 PRESETS: dict[str, AugmentOptions] = {

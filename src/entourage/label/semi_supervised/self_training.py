@@ -47,7 +47,7 @@ from entourage.training.options import TrainingOptions
 RUN_FILE = "begun.json"
 _LABELS = "found"  # key of the record of a round's pseudo-labels
 _SET_BY_ROUND = ("device", "classes")  # arguments of the labeller that self-training sets
-_LABELS_MISMATCH = "pseudo-labels of another configuration (graph, labeller, prior, backbone or given labels)"
+LABELS_MISMATCH = "pseudo-labels of another configuration (graph, labeller, prior, backbone or given labels)"
 _MISMATCH_MESSAGES: Mapping[str, str] = MappingProxyType(
     {
         "count": "other images than there are now",
@@ -170,7 +170,7 @@ def _make_method(
             data,
             method_options,
             pseudo_labels=labels,
-            class_priors=_class_priors(data) if options.balance else None,
+            class_priors=given_class_priors(data) if options.balance else None,
         )
         task.warmup_steps = min(task.warmup_steps, options.training.epochs * task.steps() // 3)
     else:
@@ -182,12 +182,12 @@ def _make_method(
             pseudo_label_mode=options.pseudo_label_mode,
             pool_labels=options.pool_labels,
         )
-    task.mismatch_messages = {"task.pseudo_labels": _LABELS_MISMATCH, **task.mismatch_messages}
+    task.mismatch_messages = {"task.pseudo_labels": LABELS_MISMATCH, **task.mismatch_messages}
     warmup = min(options.training.warmup_steps, options.training.epochs * task.steps() // 5)
     return task, replace(options.training, seed=options.training.seed + number, warmup_steps=warmup)
 
 
-def _class_priors(data: SemiSupervisedData) -> Tensor:
+def given_class_priors(data: SemiSupervisedData) -> Tensor:
     """Return the class frequencies of the given labels, shape (m,), with add-one smoothing if a class has no label."""
     counts = torch.bincount(torch.from_numpy(data.codes[data.labelled]), minlength=data.n_classes)
     smoothed = counts.float() if (counts > 0).all() else counts + 1.0
