@@ -56,6 +56,8 @@ class Setting:
         features: features of the training images from the pretrained backbone, shape (n, d), on the device.
         test_features: features of the test images.
         device: device of views and features.
+        pixels: decoded training images, uint8, shape (n, h, w, 3).
+        test_pixels: decoded test images.
     """
 
     backbone: str
@@ -67,6 +69,8 @@ class Setting:
     features: Tensor
     test_features: Tensor
     device: torch.device
+    pixels: NDArray[np.uint8]
+    test_pixels: NDArray[np.uint8]
 
     def network(self) -> ImageNetwork:
         """Return the trainable layers of the backbone with its pretrained weights and a new head."""
@@ -117,8 +121,19 @@ def prepare(
     else:
         features = [plain_features(replace(network, preprocessing=preprocessing), one, torch_device) for one in live]
     labels, test_labels = (images.labels[pixels.indices][rows] for rows in parts)
-    classes = len(images.class_names)
-    return Setting(backbone, views[0], views[1], labels, test_labels, classes, features[0], features[1], torch_device)
+    return Setting(
+        backbone=backbone,
+        train=views[0],
+        test=views[1],
+        labels=labels,
+        test_labels=test_labels,
+        classes=len(images.class_names),
+        features=features[0],
+        test_features=features[1],
+        device=torch_device,
+        pixels=live[0].bank.values,
+        test_pixels=live[1].bank.values,
+    )
 
 
 def plain_features(backbone: Backbone, images: LiveViews, device: torch.device) -> Tensor:

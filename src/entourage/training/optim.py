@@ -17,8 +17,8 @@ GROUP_KEYS = {"params", "lr_scale", "weight_decay"}
 def learning_rate_factor(options: TrainingOptions, step: int, epoch: int, total: int) -> float:
     """Return the factor by which a schedule multiplies the learning rate at a step.
 
-    During the warm-up of w steps it is (step + 1) / w. Then "cosine" is f + (1 - f) (1 + cos(pi t)) / 2 and "linear" is
-    f + (1 - f) (1 - t) for the completed fraction t of the steps after the warm-up and `final_factor` f; "step" is gamma
+    During the warm-up of w steps it is (step + 1) / w. Then, for the completed fraction t of the steps after it and the
+    `final_factor` f, "cosine" is f + (1 - f) (1 + cos(pi t)) / 2, "linear" is f + (1 - f) (1 - t), and "step" is gamma
     to the number of milestones reached.
 
     Args:
