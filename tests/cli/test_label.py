@@ -103,6 +103,7 @@ def test_usage_lines_omit_the_hidden_command_name() -> None:
         (["--seed", "3"], "--seed: only"),
         (["--seed", "0", "--no-flip"], "--no-flip, --seed: only"),
         (["--flip"], "--flip: only"),
+        (["--no-student"], "--no-student: only"),
         (["--no-flip"], "--no-flip: only"),
         (["--flip", "--seed", "3"], "--flip, --seed: only"),
     ],
@@ -196,12 +197,36 @@ def test_learning_rate_and_seed_reach_the_training_and_its_batches(
     more = ["--labels", "known.csv", "--out", "out", "--seed", "7", "--config", str(images.parent / "options.toml")]
     CliRunner().invoke(app, ["label", str(images), *more])
     default = PRESETS["default"]
+    student = default.student_options
     (config,) = configs
     assert config.train == replace(
         default,
         training=replace(default.training, learning_rate=2e-5, seed=7),
         method_options=replace(default.method_options, seed=7),
+        student_options=replace(
+            student,
+            training=replace(student.training, seed=7),
+            method_options=replace(student.method_options, seed=7),
+        ),
     )
+
+
+@pytest.mark.parametrize(("arguments", "student"), [([], None), (["--student"], True), (["--no-student"], False)])
+def test_the_student_is_automatic_unless_requested(
+    images: Path, arguments: list[str], student: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configs: list[LabelConfig] = []
+
+    def record(config: LabelConfig) -> None:
+        configs.append(config)
+        raise ValueError("recorded")
+
+    monkeypatch.setattr("entourage.label.pipeline.label_source", record)
+    more = ["--labels", "known.csv", "--out", "out", "--train", *arguments]
+    CliRunner().invoke(app, ["label", str(images), *more])
+    (config,) = configs
+    assert config.train is not None
+    assert config.train.student is student
 
 
 @pytest.mark.parametrize(

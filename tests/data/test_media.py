@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from entourage.data import media
-from entourage.data.media import UnreadableImageError, list_images, read_image
+from entourage.data.media import UnreadableImageError, list_images, read_image, typical_side
 
 
 def save(path: Path, image: Image.Image | None = None) -> Path:
@@ -134,3 +134,15 @@ def test_the_limit_of_pixels_applies_to_the_size_at_which_a_jpeg_is_decoded(
     assert read_image(path, shorter_side=60).size == (80, 60)
     with pytest.raises(UnreadableImageError, match="640 x 480"):
         read_image(path)
+
+
+def test_typical_side_is_the_median_of_the_longer_sides(tmp_path: Path) -> None:
+    paths = []
+    for number, size in enumerate([(40, 30), (50, 64), (300, 200)]):
+        paths.append(tmp_path / f"{number}.png")
+        Image.new("RGB", size).save(paths[-1])
+    broken = tmp_path / "broken.png"
+    broken.write_bytes(b"no image")
+    assert typical_side([*paths, broken]) == 64
+    assert typical_side([broken]) == typical_side([]) == 32
+    assert typical_side(paths[:1], default=48) == 48

@@ -26,6 +26,23 @@ def test_cosine_and_linear_fall_from_one_to_zero() -> None:
     assert factors(TrainingOptions(schedule="linear"), steps, 100) == pytest.approx([1, 0.75, 0.5, 0.25, 0, 0])
 
 
+def test_cosine_and_linear_end_at_the_final_factor() -> None:
+    cosine = TrainingOptions(schedule="cosine", final_factor=0.2)
+    assert factors(cosine, [0, 50, 100], 100) == pytest.approx([1, 0.6, 0.2])
+    linear = TrainingOptions(schedule="linear", final_factor=0.2)
+    assert factors(linear, [0, 50, 100], 100) == pytest.approx([1, 0.6, 0.2])
+
+
+def test_nesterov_is_passed_to_sgd() -> None:
+    model = nn.Linear(2, 1)
+    groups = [{"params": list(model.parameters())}]
+    for nesterov in (False, True):
+        options = TrainingOptions(optimizer="sgd", nesterov=nesterov)
+        assert make_optimizer(options, groups, model, CPU).defaults["nesterov"] is nesterov
+    with pytest.raises(ValueError, match=r"nesterov.*momentum"):
+        TrainingOptions(optimizer="sgd", nesterov=True, momentum=0.0)
+
+
 def test_step_schedule_follows_milestones() -> None:
     options = TrainingOptions(schedule="step", milestones=(2, 4), gamma=0.1)
     assert factors(options, [0, 19, 20, 39, 40, 99], 100) == pytest.approx([1, 1, 0.1, 0.1, 0.01, 0.01])

@@ -99,6 +99,14 @@ def label(
             show_default="flip",
         ),
     ] = None,
+    student: Annotated[
+        bool | None,
+        typer.Option(
+            "--student/--no-student",
+            help="With --train: then train a second network from scratch, at the images' own size.",
+            show_default="from 5,000 images on a GPU",
+        ),
+    ] = None,
     seed: Annotated[
         int | None, typer.Option(min=0, max=MAX_SEED, help="With --train: random seed.", show_default="0")
     ] = None,
@@ -113,7 +121,7 @@ def label(
     `entourage label predict CLASSIFIER IMAGES...` applies the classifier. To label a folder named predict or run, write
     ./predict or ./run.
     """
-    arguments = {"flip": flip, "seed": seed}
+    arguments = {"flip": flip, "student": student, "seed": seed}
     arguments = {name: value for name, value in arguments.items() if value is not None}
     train = train or (config is not None and "train" in config.values)
     if not train and (flags := [_flag(name, value) for name, value in arguments.items()]):
@@ -241,9 +249,15 @@ def _training_options(options: AugmentOptions, arguments: dict[str, Any]) -> Aug
     """Return training options with the values from the command line in place of the configured ones."""
     changes = {name: value for name, value in arguments.items() if name != "seed"}
     seed = {"seed": arguments["seed"]} if "seed" in arguments else {}  # batches and views have separate seeds
+    student = options.student_options
     return replace(
         options,
         **changes,
         method_options=replace(options.method_options, **seed),
         training=replace(options.training, **seed),
+        student_options=replace(
+            student,
+            method_options=replace(student.method_options, **seed),
+            training=replace(student.training, **seed),
+        ),
     )

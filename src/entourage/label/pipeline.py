@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from entourage import __version__
+from entourage.compute import resolve_device
 from entourage.data.labels import read_labels, read_prior
-from entourage.data.media import list_images
+from entourage.data.media import list_images, typical_side
 from entourage.data.pixels import decode_pixels
 from entourage.io.files import atomic_path, check_outputs, read_json_object, write_json
 from entourage.io.progress import is_main_process, status
@@ -29,6 +30,7 @@ from entourage.label.ensemble.stacking import coverage_table
 from entourage.label.report import classifier_section, labelling_sections
 from entourage.label.semi_supervised.augmenter import LabelAugmenter
 from entourage.label.semi_supervised.options import AugmentOptions
+from entourage.label.semi_supervised.student.fit import StudentResult, use_student
 from entourage.label.transduction import PRESETS, GraphTransduction
 from entourage.report.page import write_page
 
@@ -145,7 +147,7 @@ def write_results(
     classifier = config.out / "classifier.safetensors"
     if trained is not None:
         summary["classifier"] = _classifier_summary(trained)
-        sections.insert(1, classifier_section(trained.rounds_, classifier))
+        sections.insert(1, classifier_section(trained.rounds_, classifier, trained.student_))
     if not is_main_process():
         return summary
     if trained is not None:
@@ -195,11 +197,19 @@ def _train(config: LabelConfig, options: AugmentOptions, items: Items) -> tuple[
     augmenter = LabelAugmenter(
         game, config.backbone, options, device=config.device, run_dir=run_dir, progress=config.progress
     )
-    decode = partial(_decode, items.images, options.size, run_dir / "pixels.npy", config.progress)
+    side = _decoded_side(items.images, options, config.device)
+    decode = partial(_decode, items.images, side, run_dir / "pixels.npy", config.progress)
     fitted = augmenter.fit(decode, y, prior).labeller_
     if not isinstance(fitted, GraphTransduction):
         raise TypeError(f"labeller_ is a {type(fitted).__name__}; expected GraphTransduction")
     return augmenter, fitted
+
+
+def _decoded_side(images: list[Path], options: AugmentOptions, device: str) -> int:
+    """Return the side at which images are decoded: that of the networks' input, or their own if a student needs it."""
+    if not use_student(options, len(images), resolve_device(device)):
+        return options.size
+    return min(options.size, typical_side(images))
 
 
 def _decode(images: list[Path], side: int, file: Path, progress: bool | None) -> NDArray[np.uint8]:
@@ -352,7 +362,17 @@ def _classifier_summary(trained: LabelAugmenter) -> dict[str, Any]:
         for one in trained.rounds_
     ]
     options_json = json.loads(json.dumps(asdict(options)))  # as JSON returns it: tuples become lists
-    return {"classes": trained.classifier_.classes, "rounds": rounds, "options": options_json}
+    return {
+        "classes": trained.classifier_.classes,
+        "rounds": rounds,
+        "student": None if trained.student_ is None else _student_summary(trained.student_),
+        "options": options_json,
+    }
+
+
+def _student_summary(student: StudentResult) -> dict[str, Any]:
+    names = ("accepted", "held_out", "agreement", "side", "steps", "seconds")
+    return {name: getattr(student, name) for name in names}
 
 
 def _subtitle(summary: dict[str, Any]) -> str:

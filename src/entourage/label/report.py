@@ -15,6 +15,7 @@ from entourage.label.data import Items
 from entourage.label.ensemble.auto import AutoTransduction
 from entourage.label.ensemble.stacking import coverage_table
 from entourage.label.semi_supervised.self_training import Round
+from entourage.label.semi_supervised.student.fit import StudentResult
 from entourage.label.transduction import GraphTransduction
 from entourage.report.figures import bars, curve, histogram
 from entourage.report.page import Block, Section, Thumbnail, pluralize, thumbnail_data_uri
@@ -51,18 +52,21 @@ def labelling_sections(
     return sections
 
 
-def classifier_section(rounds: Sequence[Round], classifier: Path) -> Section:
+def classifier_section(rounds: Sequence[Round], classifier: Path, student: StudentResult | None = None) -> Section:
     """Return the section on the training: the result of each round, and the command for predictions.
 
     Args:
         rounds: all rounds; the last one may be rejected.
         classifier: file of the classifier.
+        student: result of the second network's training, or None.
     """
     n_accepted = sum(one.accepted for one in rounds)
     lead = f"The classifier is {classifier.name}, in the same folder: "
     lead += f"a network trained in {pluralize(n_accepted, 'rounds')}."
     if n_accepted < len(rounds):
         lead += f" Round {len(rounds)} was rejected, as its cross-validated accuracy is significantly lower."
+    if student is not None:
+        lead += _student_text(student)
     rows = [("round", "accepted", "cross-validated accuracy", "mean confidence", "seconds")]
     for number, one in enumerate(rounds, start=1):
         score = "unknown" if one.held_out is None else f"{one.held_out:.0%}"
@@ -76,6 +80,17 @@ def classifier_section(rounds: Sequence[Round], classifier: Path) -> Section:
     command = f"entourage label predict {shlex.quote(str(classifier))} new-photos/ --out predictions.csv"
     wide = [Block(text=text, table=rows), Block("To label new images", command)]
     return Section("The classifier", lead, wide=wide)
+
+
+def _student_text(student: StudentResult) -> str:
+    """Describe the second network in two sentences."""
+    text = (
+        f" A second network for images of {student.side} pixels was then trained from scratch in {student.steps} steps."
+        f" It and the game over its features agree on {student.agreement:.0%} of the labels."
+    )
+    if student.accepted:
+        return f"{text} The classifier is this network, and the labels are those over the features of both."
+    return f"{text} It was rejected, as its cross-validated accuracy is significantly lower."
 
 
 def _overview_section(model: GraphTransduction | AutoTransduction) -> Section:
