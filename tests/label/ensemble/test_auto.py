@@ -159,3 +159,19 @@ def test_parameters_are_cloned_and_checked(iris: tuple[Floats, Ints]) -> None:
         AutoTransduction().fit(X, truth[1:])
     with pytest.raises(ValueError, match="class_priors is 'equal'"):
         AutoTransduction(class_priors="equal", device="cpu").fit(X, few(truth, 1))  # type: ignore[arg-type]
+
+
+def test_with_one_label_per_class_unlabelled_points_show_the_direction_of_the_classes() -> None:
+    rng = np.random.default_rng(0)
+    truth = np.arange(300) % 2
+    X = rng.normal(size=(300, 12))
+    X[:, :6] += 1.2 * truth[:, None]  # no gap between the classes in any column
+    right = [
+        (AutoTransduction(device="cpu").fit(X, few(truth, 1, seed)).transduction_ == truth).mean() for seed in (0, 1)
+    ]
+    assert min(right) > 0.9
+    model = AutoTransduction(device="cpu").fit(X, few(truth, 1))
+    assert model.hidden_accuracy_ is None
+    assert [m.weight for m in model.members_] == sorted((m.weight for m in model.members_), reverse=True)
+    assert any(member.name.startswith("Gaussian mixture") for member in model.members_)
+    assert (model.predict(X) == model.transduction_).mean() > 0.95

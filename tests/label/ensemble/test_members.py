@@ -22,7 +22,11 @@ def test_members_and_their_names() -> None:
     assert specs[-1].name == "game, all feature sets"
     assert not any(spec.kind == "poisson" for spec in specs)
     unselected = list_members([["given", "standard", "rank"]], [10], 50, with_hidden=False)
-    assert {view for spec in unselected for _, view in spec.views} == {"given", "standard"}
+    assert {view for spec in unselected for _, view in spec.views if spec.has_graph} == {"given", "standard"}
+    mixtures = [spec.name for spec in unselected if spec.kind == "mixture"]
+    assert mixtures[0] == "Gaussian mixture, standard columns, shrinkage 0.2"
+    assert len(mixtures) == 4
+    assert not any(spec.kind == "mixture" for spec in list_members([["given"]], [0], 50, with_hidden=True))  # sparse
     assert not any(spec.n_neighbors for spec in unselected)
 
 

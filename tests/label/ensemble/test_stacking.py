@@ -6,6 +6,7 @@ import pytest
 from entourage.label.ensemble.stacking import (
     best_sharpness,
     calibration_error,
+    confidence_exponent,
     coverage_table,
     sharpen,
     stacking_weights,
@@ -54,6 +55,18 @@ def test_distributions_that_are_too_flat_are_sharpened_and_certain_ones_flattene
     wrong = np.where(np.arange(200) < 80, 1 - codes, codes)  # 60 % are right
     assert best_sharpness(one_hot(wrong, 2, 0.99), codes) < 0.5
     assert best_sharpness(flat[:0], codes[:0]) == 1
+
+
+@pytest.mark.parametrize("certainty", [0.4, 0.7, 0.99])
+def test_distributions_get_the_mean_confidence(certainty: float) -> None:
+    x = one_hot(np.arange(30) % 3, 3, certainty)
+    x[0] = 0  # no answer
+    exponent = confidence_exponent(x, 0.6)
+    assert sharpen(x, exponent)[1:].max(axis=1).mean() == pytest.approx(1 / 3 + 0.6 * 2 / 3, abs=1e-3)
+
+
+def test_sharpening_does_not_underflow() -> None:
+    np.testing.assert_allclose(sharpen(np.full((1, 1000), 1e-3), 100.0).sum(), 1)
 
 
 def test_sharpening_keeps_order_and_rows_of_zeros() -> None:

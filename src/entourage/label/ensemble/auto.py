@@ -18,7 +18,7 @@ from entourage.compute import resolve_device
 from entourage.game.dynamics import match_class_priors
 from entourage.label.base import has_unique_maximum, to_distributions
 from entourage.label.ensemble.members import (
-    ClassifierMember,
+    FittedMember,
     GraphMember,
     Graphs,
     MemberSpec,
@@ -31,6 +31,7 @@ from entourage.label.ensemble.members import (
 from entourage.label.ensemble.stacking import (
     MAX_STANDARD_ERROR,
     best_sharpness,
+    confidence_exponent,
     sharpen,
     stacking_weights,
     standard_error,
@@ -50,8 +51,10 @@ MIN_HIDDEN = 4  # labels that have to be hidden before the members are weighted 
 MAX_SELECTION = 10_000  # points among which the members are weighted; a random subset of larger sets
 MIN_WEIGHT = 0.02  # of a member that is kept
 # Without hidden labels, methods on graphs are preferred: they use the unlabelled points, too.
-UNSELECTED_WEIGHTS = {"game": 3.0, "poisson": 3.0, "logistic": 1.0, "trees": 1.0}
-MEMBER_SHARPNESS = {"game": 1.5, "poisson": 1.5, "logistic": 1.0, "trees": 1.5}  # prior modes of their exponents
+UNSELECTED_WEIGHTS = {"game": 1.0, "poisson": 3.0, "mixture": 3.0, "logistic": 1.0, "trees": 0.5}
+UNSELECTED_CONFIDENCE = 0.6  # mean confidence of every member without hidden labels; see `confidence_exponent`
+# Prior modes of the members' exponents.
+MEMBER_SHARPNESS = {"game": 1.5, "poisson": 1.5, "mixture": 0.7, "logistic": 1.0, "trees": 1.5}
 WRONG_TOOL_GAP = 0.05  # by which a classifier has to be more accurate on hidden labels than all graphs
 PRIOR_ITERATIONS = 50
 
@@ -76,11 +79,11 @@ class Member:
 class AutoTransduction(ClassifierMixin, BaseEstimator):
     """Transductive classifier that combines several methods, weighted by how well they predict hidden labels.
 
-    Members are the game on several graphs (views of the features, numbers of neighbours), logistic regression and,
-    for tables, randomised trees. Some of the given labels are hidden in turn. The weights are those of the mixture that
-    makes the hidden labels most probable, and an exponent of the mixture is chosen in the same way, which calibrates
-    the confidence. If every class has a single label, no label can be hidden: the weights are fixed, and
-    `confidence_is_checked_` is False.
+    Members are the game on several graphs (views of the features, numbers of neighbours), mixtures of Gaussians of
+    labelled and unlabelled points, logistic regression and, for tables, randomised trees. Some of the given labels are
+    hidden in turn. The weights are those of the mixture of members that makes the hidden labels most probable, and an
+    exponent of the mixture is chosen in the same way, which calibrates the confidence. If every class has a single
+    label, no label can be hidden: the weights are fixed, and `confidence_is_checked_` is False.
 
     Args:
         n_folds: number of times that labels are hidden; each label of a class with two or more is hidden once.
@@ -158,19 +161,8 @@ class AutoTransduction(ClassifierMixin, BaseEstimator):
         factors = None if prior is None else initial * len(targets.classes)
         device = resolve_device(self.device)
         specs, hidden = self._select(views, targets, factors, device)
-        graphs = Graphs(views, device)
-        self._fitted: list[GraphMember | ClassifierMember] = []
-        class_priors = self._resolve_class_priors(targets)
-        for spec in specs:
-            fitted = fit_member(
-                spec,
-                graphs,
-                targets,
-                prior=None if prior is None else initial,
-                class_priors=class_priors,
-                random_state=self.random_state,
-            )
-            self._fitted.append(fitted)
+        graphs, class_priors = Graphs(views, device), self._resolve_class_priors(targets)
+        self._fitted = self._fit_members(specs, graphs, None if prior is None else initial, class_priors)
         self._finish(specs, initial, hidden, class_priors, n)
         return self
 
@@ -255,6 +247,22 @@ class AutoTransduction(ClassifierMixin, BaseEstimator):
         hidden = replace(targets, codes=shown)
         members = (fit_member(spec, graphs, hidden, random_state=self.random_state) for spec in specs)
         return np.stack([member.distributions[fold] for member in members]).astype(np.float64)
+
+    def _fit_members(
+        self, specs: list[MemberSpec], graphs: Graphs, prior: Floats | None, class_priors: Floats | None
+    ) -> list[FittedMember]:
+        """Fit all members; without hidden labels, mixtures start from the mean of the others and exponents are set."""
+        fitted: dict[int, FittedMember] = {}
+        start: Floats | None = None
+        for i in sorted(range(len(specs)), key=lambda i: specs[i].kind == "mixture"):
+            if self.hidden_accuracy_ is None and specs[i].kind == "mixture" and start is None:
+                weights = [self._weights[j] for j in fitted]
+                start = mix([sharpen(fitted[j].distributions, self._exponents[j]) for j in fitted], weights)
+            options: dict[str, Any] = {"class_priors": class_priors, "random_state": self.random_state}
+            fitted[i] = fit_member(specs[i], graphs, self._targets, prior=prior, start=start, **options)
+            if self.hidden_accuracy_ is None:
+                self._exponents[i] = confidence_exponent(fitted[i].distributions, UNSELECTED_CONFIDENCE)
+        return [fitted[i] for i in range(len(specs))]
 
     def _subset(self, codes: NDArray[np.int64]) -> NDArray[np.int64] | None:
         """Return the indices of the points among which labels are hidden, or None for all."""

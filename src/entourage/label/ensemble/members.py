@@ -1,4 +1,4 @@
-"""Members of `AutoTransduction`: the game and Poisson learning on several graphs, and classifiers without a graph."""
+"""Members of `AutoTransduction`: methods on several graphs, mixtures of Gaussians, and classifiers without a graph."""
 
 from __future__ import annotations
 
@@ -18,12 +18,16 @@ from sklearn.linear_model import LogisticRegression
 from entourage.game.graph import NeighborGraph, default_n_neighbors
 from entourage.label.base import GraphLabeller, as_tensor, to_distributions
 from entourage.label.baselines import PoissonLearning
+from entourage.label.ensemble.mixture import fit_mixture
+from entourage.label.ensemble.stacking import confidence_exponent, sharpen
 from entourage.label.targets import Floats, Targets, ignore_class_count_warning
 from entourage.label.transduction import GraphTransduction, random_walk_step
 
 MANY_NEIGHBORS = 30  # of the second graph of each view, which reaches farther
 MAX_TREE_COLUMNS = 100  # trees on more columns than these are worse than the other members
 N_TREES = 100
+SHRINKAGES = (0.2, 0.5)  # of the covariances of mixtures
+START_CONFIDENCE = 0.6  # of the distributions from which a mixture is fitted: 0 if they are uniform, 1 if one-hot
 Views = Sequence[dict[str, Any]]  # view by name, for each feature set
 
 
@@ -32,14 +36,16 @@ class MemberSpec:
     """Specification of a member: method, features and number of neighbours.
 
     Attributes:
-        kind: "game", "poisson", "logistic" or "trees".
+        kind: "game", "poisson", "mixture", "logistic" or "trees".
         views: feature set (its index) and name of each view; the graph of several views is the mean of their graphs.
-        n_neighbors: neighbours of a graph; None for "auto" and for classifiers.
+        n_neighbors: neighbours of a graph; None for "auto" and for members without a graph.
+        shrinkage: of the covariance of a mixture.
     """
 
     kind: str
     views: tuple[tuple[int, str], ...]
     n_neighbors: int | None = None
+    shrinkage: float | None = None
 
     @property
     def has_graph(self) -> bool:
@@ -49,11 +55,13 @@ class MemberSpec:
     @property
     def name(self) -> str:
         """Description for users."""
-        what = {"game": "game", "poisson": "Poisson learning", "logistic": "logistic regression", "trees": "trees"}
+        what = {"game": "game", "poisson": "Poisson learning", "mixture": "Gaussian mixture"}
+        what |= {"logistic": "logistic regression", "trees": "trees"}
         sets = "all feature sets" if len(self.views) > 1 else f"{self.views[0][1]} columns"
         number = f", set {self.views[0][0] + 1}" if len(self.views) == 1 and self.views[0][0] else ""
         neighbors = "" if self.n_neighbors is None else f", {self.n_neighbors} neighbours"
-        return f"{what[self.kind]}, {sets}{number}{neighbors}"
+        shrinkage = "" if self.shrinkage is None else f", shrinkage {self.shrinkage}"
+        return f"{what[self.kind]}, {sets}{number}{neighbors}{shrinkage}"
 
 
 def list_members(
@@ -79,6 +87,9 @@ def list_members(
             if not with_hidden:
                 specs.append(MemberSpec("poisson", one))
             specs.append(MemberSpec("logistic", one))
+        if columns[index]:  # not sparse
+            scaled = [view for view in views if view != "given"] or views
+            specs += [MemberSpec("mixture", ((index, view),), None, s) for view in scaled for s in SHRINKAGES]
         if 0 < columns[index] <= MAX_TREE_COLUMNS and "standard" in chosen:
             specs.append(MemberSpec("trees", ((index, "standard"),)))
     if len(names) > 1:
@@ -180,6 +191,35 @@ class GraphMember:
         return to_distributions(votes)
 
 
+class MixtureMember:
+    """A Gaussian mixture of labelled and unlabelled points.
+
+    Args:
+        spec: the member.
+        graphs: graphs of the points.
+        targets: the labels.
+        prior: prior distributions, shape (n, m), which multiply those of the mixture, or None.
+        start: distributions from which it is fitted, shape (n, m); None for those of Poisson learning on its features.
+    """
+
+    def __init__(
+        self, spec: MemberSpec, graphs: Graphs, targets: Targets, prior: Floats | None, start: Floats | None
+    ) -> None:
+        ((self._set, self._view),) = spec.views
+        assert spec.shrinkage is not None
+        if start is None:
+            start = GraphMember(MemberSpec("poisson", spec.views), graphs, targets, prior, None).distributions
+            start = sharpen(start, confidence_exponent(start, START_CONFIDENCE))
+        features = graphs.views[self._set][self._view]
+        self._mixture = fit_mixture(features, start, targets.codes, spec.shrinkage)
+        x = self.predict(graphs.views)
+        self.distributions: Floats = x if prior is None else to_distributions(x * prior)
+
+    def predict(self, views: Views) -> Floats:
+        """Return distributions of new points, shape (q, m)."""
+        return self._mixture.predict_proba(views[self._set][self._view])
+
+
 class ClassifierMember:
     """A classifier of features, without a graph, trained on the labelled points.
 
@@ -223,10 +263,13 @@ def fit_member(
     prior: Floats | None = None,
     class_priors: Floats | None = None,
     random_state: int = 0,
-) -> GraphMember | ClassifierMember:
-    """Fit a member to labels; see `GraphMember` and `ClassifierMember`."""
+    start: Floats | None = None,
+) -> FittedMember:
+    """Fit a member to labels; see `GraphMember`, `MixtureMember` and `ClassifierMember`."""
     if spec.has_graph:
         return GraphMember(spec, graphs, targets, prior, class_priors)
+    if spec.kind == "mixture":
+        return MixtureMember(spec, graphs, targets, prior, start)
     return ClassifierMember(spec, graphs.views, targets, prior, random_state)
 
 

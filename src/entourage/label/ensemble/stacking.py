@@ -19,6 +19,7 @@ SHARPNESS = 1.2  # prior mode of the exponent of the mixture
 SHARPNESS_STRENGTH = 5.0  # precision of the logarithm of an exponent
 SHARPNESS_GRID = np.geomspace(0.25, 6, 30)
 MAX_STANDARD_ERROR = 0.065  # of the accuracy on hidden labels; confidences are not reliable beyond it
+EXPONENTS = (0.05, 100.0)  # smallest and largest of `confidence_exponent`
 COVERAGES = (0.5, 0.8, 0.9, 1.0)
 
 
@@ -65,8 +66,29 @@ def best_sharpness(hidden: Floats, codes: NDArray[np.int64], mode: float = SHARP
 
 def sharpen(x: Floats, exponent: float) -> Floats:
     """Raise distributions to a power and normalise them, shape (n, m); above 1 they become more certain."""
-    powered = x**exponent
-    return np.asarray(powered / np.maximum(powered.sum(axis=1, keepdims=True), np.finfo(powered.dtype).tiny))
+    tiny = np.finfo(x.dtype).tiny
+    powered = (x / np.maximum(x.max(axis=1, keepdims=True), tiny)) ** exponent  # the largest is 1: no underflow
+    return np.asarray(powered / np.maximum(powered.sum(axis=1, keepdims=True), tiny))
+
+
+def confidence_exponent(x: Floats, level: float, n_iter: int = 25) -> float:
+    """Return the exponent of distributions that gives them a mean confidence, so that methods can be averaged.
+
+    Args:
+        x: distributions, shape (n, m); rows of zeros do not count.
+        level: mean of the largest probabilities, between 0 for uniform distributions and 1 for one-hot ones.
+        n_iter: steps of the bisection.
+
+    Returns:
+        The exponent, within EXPONENTS.
+    """
+    x = x[x.sum(axis=1) > 0]
+    goal = 1 / x.shape[1] + level * (1 - 1 / x.shape[1])
+    low, high = np.log(EXPONENTS)
+    for _ in range(n_iter if len(x) else 0):
+        middle = (low + high) / 2
+        low, high = (middle, high) if sharpen(x, np.exp(middle)).max(axis=1).mean() < goal else (low, middle)
+    return float(np.exp((low + high) / 2))
 
 
 def standard_error(accuracy: float, n: int) -> float:
