@@ -32,12 +32,12 @@ class Glyph:
 
     @property
     def x(self) -> float:
-        """Centre."""
+        """Horizontal coordinate of the centre."""
         return float(self.box[0] + self.box[2]) / 2
 
     @property
     def y(self) -> float:
-        """Centre."""
+        """Vertical coordinate of the centre."""
         return float(self.box[1] + self.box[3]) / 2
 
     @property
