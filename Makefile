@@ -18,7 +18,7 @@ test-core: $(VENV)-core/done
 # The page of `entourage serve` in Debian's Chromium; SCREENSHOTS=docs/images also stores the pictures of docs/serve.md.
 test-browser: $(VENV)/browser
 	command -v chromium || command -v google-chrome || { apt-get update -qq && apt-get install --yes --quiet chromium; }
-	ENTOURAGE_TESTS=browser $(BIN)/pytest tests/serve/test_browser.py
+	ENTOURAGE_TESTS=browser $(BIN)/pytest tests/serve/browser
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .

@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -111,10 +111,15 @@ class Server:
         return dict(json.loads(self.request("GET", f"state?since={quote(since)}")[1]))
 
 
+def serve(source: Path, out: Path) -> AbstractContextManager[Server]:
+    """Label a source until the block ends."""
+    return run_server("label", str(source), "--serve", "--out", str(out))
+
+
 @contextmanager
-def serve(source: Path, out: Path) -> Iterator[Server]:
-    """Start the command; stop it when the block ends."""
-    command = [sys.executable, "-m", "entourage", "label", str(source), "--serve", "--out", str(out)]
+def run_server(*arguments: str) -> Iterator[Server]:
+    """Start a command that serves a page; stop it when the block ends."""
+    command = [sys.executable, "-m", "entourage", *arguments]
     process = subprocess.Popen([*command, "--port", "0", "--no-browser"], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None

@@ -76,8 +76,8 @@ def test_sources_outside_must_be_confirmed(tmp_path: Path) -> None:
 
 
 def test_other_runs_without_a_report_raise(tmp_path: Path) -> None:
-    (tmp_path / "summary.json").write_text(json.dumps({"made_by": "cluster run"}))
-    with pytest.raises(ValueError, match=r"cluster run.*expected a report"):
+    (tmp_path / "summary.json").write_text(json.dumps({"made_by": "detect run"}))
+    with pytest.raises(ValueError, match=r"detect run.*expected a report"):
         serve_directory(tmp_path, OPTIONS)
     with pytest.raises(ValueError, match=r"--source.*expected no source"):
         serve_directory(tmp_path, OPTIONS, source=tmp_path)
@@ -96,6 +96,24 @@ def test_scans_of_a_reading_must_be_confirmed(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"its pages are in .*scans; expected --source"):
         serve_directory(tmp_path / "run", OPTIONS, confirm=refuse)
     assert asked == [tmp_path / "scans"]
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("summary.json", {"made_by": "cluster run", "source": "SOURCE"}),
+        ("current.json", {"number": 1, "model": "efficientnet-lite1", "source": "SOURCE"}),
+    ],
+)
+def test_items_of_a_clustering_or_an_index_must_be_confirmed(
+    tmp_path: Path, file: str, content: dict[str, str]
+) -> None:
+    for name in ("run", "photos"):
+        (tmp_path / name).mkdir()
+    text = json.dumps(content).replace("SOURCE", str(tmp_path / "photos"))
+    (tmp_path / "run" / file).write_text(text)
+    with pytest.raises(ValueError, match=r"its items are in .*photos; expected --source"):
+        serve_directory(tmp_path / "run", OPTIONS)
 
 
 def test_reports_run_no_scripts_but_those_of_this_project(tmp_path: Path) -> None:

@@ -24,14 +24,17 @@ AllowHost = Annotated[
 def serve(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Output folder of a command.")],
     source: Annotated[
-        Path | None, typer.Option(help="Images or features of a labelling.", show_default="as recorded, if confirmed")
+        Path | None,
+        typer.Option(
+            help="Images, scans or features that the page may show.", show_default="as recorded, if confirmed"
+        ),
     ] = None,
     port: Port = None,
     browser: Browser = True,
     strategy: Strategy = None,
     allow_host: AllowHost = None,
 ) -> None:
-    """Open a labelling, or the report of another command, in the browser, on this machine only."""
+    """Open a labelling, a reading, an index, a clustering, or the report of another command, in the browser."""
     from entourage.serve.server import ServeOptions, serve_directory
 
     def confirm(recorded: Path) -> bool:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from entourage.serve.requests import integer, json_object
+from entourage.serve.requests import boolean, integer, integers, json_object, text
 from entourage.serve.store import SKIPPED, ConflictError, Event, LabelStore
 
 POLL_SECONDS = 20.0
@@ -117,8 +117,12 @@ class Changes:
 
     async def make(self, action: Callable[[LabelStore], Event]) -> Response:
         """Change labels and answer with the change; with status 409 if another page changed them meanwhile."""
+        return await self.make_with(lambda: self._store.change(action))
+
+    async def make_with(self, change: Callable[[], Event]) -> Response:
+        """Answer with the change that a function makes, as `make`."""
         try:
-            event = await run_in_threadpool(self._store.change, action)
+            event = await run_in_threadpool(change)
         except ConflictError as error:
             return JSONResponse({"error": str(error), "version": self._store.version}, 409)
         changes = [[self._store.index_of(item), "" if after == SKIPPED else after] for item, _, after in event.changes]
@@ -129,3 +133,37 @@ class Changes:
         """Take back the last change."""
         version = integer(await json_object(request), "version")
         return await self.make(lambda store: store.undo(version))
+
+    async def label(self, request: Request) -> Response:
+        """Label items, remove labels, or skip items."""
+        body = await json_object(request)
+        indices = integers(body, "items", MAX_CHANGED)
+        label = SKIPPED if boolean(body, "skip") else text(body, "label")
+        names = self._store.names_of(indices)
+        keep = boolean(body, "keep")
+        expected = None if keep else _expected(body, dict(zip(indices, names, strict=True)))
+
+        def change(store: LabelStore) -> Event:
+            chosen = [name for name in dict.fromkeys(names) if not (keep and store.labels.get(name, ""))]
+            return store.label(chosen, label, expected)
+
+        return await self.make(change)
+
+    async def classes(self, request: Request) -> Response:
+        """Add, rename or merge classes."""
+        body = await json_object(request)
+        name = text(body, "name")
+        if "to" in body:
+            to = text(body, "to")
+            return await self.make(lambda store: store.rename_class(name, to))
+        return await self.make(lambda store: store.add_class(name))
+
+
+def _expected(body: Mapping[str, Any], names: Mapping[int, str]) -> dict[str, str] | None:
+    """Return the labels that the page has shown, by name of the item."""
+    value = body.get("expected")
+    if value is None:
+        return None
+    if not isinstance(value, dict) or not all(isinstance(label, str) for label in value.values()):
+        raise ValueError("expected: not a table of labels; expected labels by index of the item")
+    return {name: value[str(index)] for index, name in names.items() if str(index) in value}

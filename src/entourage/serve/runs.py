@@ -13,6 +13,9 @@ from entourage.io.safe_formats import READ_ERRORS
 
 LABELLING = "label"
 READING = "read"
+INDEX = "embed index"
+CLUSTERING = "cluster run"
+_INDEX_FILE = "current.json"  # of an index, which has no summary
 
 
 @dataclass(frozen=True)
@@ -22,7 +25,8 @@ class Run:
     Attributes:
         path: the folder.
         made_by: the command, such as "detect run".
-        summary: content of summary.json or, of an unfinished labelling, of serve/session.json.
+        summary: content of summary.json, or of serve/session.json of an unfinished labelling, or of current.json of an
+            index.
     """
 
     path: Path
@@ -53,6 +57,8 @@ def open_run(path: Path) -> Run:
     made_by = summary.get("made_by")
     if session and made_by in (None, LABELLING):
         return Run(path, LABELLING, session)
+    if not summary and (version := read_json_object(path / _INDEX_FILE)):
+        return Run(path, INDEX, version)
     if not isinstance(made_by, str):
         raise ValueError(f"{path}: has no summary.json; expected the output folder of a command")
     return Run(path, made_by, summary)

@@ -7,8 +7,8 @@ import secrets
 import socket
 import threading
 import webbrowser
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -17,7 +17,17 @@ from typing import TYPE_CHECKING, Any
 from entourage.extras import extra_imports
 from entourage.io.files import check_outputs, write_json
 from entourage.runs.directory import lock_directory
-from entourage.serve.runs import LABELLING, READING, Run, given_labels, open_run, score_names, score_sources
+from entourage.serve.runs import (
+    CLUSTERING,
+    INDEX,
+    LABELLING,
+    READING,
+    Run,
+    given_labels,
+    open_run,
+    score_names,
+    score_sources,
+)
 
 if TYPE_CHECKING:
     from starlette.routing import Route
@@ -71,8 +81,9 @@ def serve_directory(
     if run.made_by == LABELLING:
         serve_labelling(_labelling_config(run, source, confirm, strategy), options)
         return
-    if run.made_by == READING:
-        _serve_reading(run, source, options, confirm)
+    openers = {READING: _serve_reading, INDEX: _serve_index, CLUSTERING: _serve_clustering}
+    if run.made_by in openers:
+        openers[run.made_by](run, source, options, confirm)
         return
     if source is not None:
         raise ValueError(f"--source: {path} was made by `entourage {run.made_by}`; expected no source")
@@ -126,11 +137,56 @@ def _serve_reading(run: Run, source: Path | None, options: ServeOptions, confirm
     from entourage.serve.scores.routes import score_routes
     from entourage.serve.scores.session import ReadingSession
 
-    state = run.path / "serve"
-    state.mkdir(exist_ok=True)
-    with lock_directory(run.path, state):
+    with _locked(run.path):
         session = ReadingSession(run.path, names, folders)
         _serve(score_routes(session), "scores.html", options, session.prepare)
+
+
+def _serve_index(run: Run, source: Path | None, options: ServeOptions, confirm: Callable[[Path], bool]) -> None:
+    """Open an index, until the process is interrupted."""
+    _check_installed()
+    recorded = Path(str(run.summary.get("source", "")))
+    has_pictures = run.summary.get("model") != ""
+    if source is None and has_pictures and recorded.exists():  # otherwise it is the name of a data set
+        _check_confirmed(run, recorded, confirm)
+    from entourage.serve.search.routes import search_routes
+    from entourage.serve.search.session import SearchSession
+
+    with _locked(run.path):
+        is_gone = recorded.is_absolute() and not recorded.exists()
+        session = SearchSession(run.path, source or (None if is_gone else recorded))
+        _serve(search_routes(session), "search.html", options)
+
+
+def _serve_clustering(run: Run, source: Path | None, options: ServeOptions, confirm: Callable[[Path], bool]) -> None:
+    """Open a clustering, until the process is interrupted."""
+    _check_installed()
+    recorded = Path(str(run.summary.get("source", "")))
+    if source is None and recorded.exists():
+        _check_confirmed(run, recorded, confirm)
+        source = recorded
+    from entourage.serve.groups.routes import group_routes
+    from entourage.serve.groups.session import GroupsSession
+
+    with _locked(run.path):
+        session = GroupsSession(run.path, source)
+        _serve(group_routes(session), "groups.html", options)
+
+
+def _check_confirmed(run: Run, recorded: Path, confirm: Callable[[Path], bool]) -> None:
+    """Raise a ValueError if a recorded source outside of the folder may not be shown."""
+    inside = recorded.resolve().is_relative_to(run.path.resolve())
+    if not (inside or confirm(recorded)):
+        raise ValueError(f"{run.path}: its items are in {recorded}; expected --source {recorded} to confirm it")
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Keep other processes from writing to a folder while it is open."""
+    state = path / "serve"
+    state.mkdir(exist_ok=True)
+    with lock_directory(path, state):
+        yield
 
 
 def _labelling_config(
@@ -140,9 +196,7 @@ def _labelling_config(
 
     recorded = Path(str(run.summary.get("source", "")))
     if source is None:
-        inside = recorded.resolve().is_relative_to(run.path.resolve())
-        if not (inside or confirm(recorded)):
-            raise ValueError(f"{run.path}: its items are in {recorded}; expected --source {recorded} to confirm it")
+        _check_confirmed(run, recorded, confirm)
         source = recorded
     options = run.summary.get("options")
     values: dict[str, Any] = {"transduction": dict(options) if isinstance(options, dict) else {}}

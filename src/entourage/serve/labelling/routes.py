@@ -6,7 +6,6 @@ import json
 import struct
 from collections import Counter
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,12 +16,12 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from entourage.data.image_set import ImageFiles
-from entourage.serve.changes import MAX_CHANGED, Changes, wait_for_news
+from entourage.serve.changes import Changes, wait_for_news
 from entourage.serve.labelling.listing import list_items
 from entourage.serve.labelling.session import LabellingSession, Snapshot
 from entourage.serve.pictures import Pictures, picture_response
-from entourage.serve.requests import boolean, integers, json_object, text
-from entourage.serve.store import SKIPPED, Event, LabelStore
+from entourage.serve.requests import json_object
+from entourage.serve.store import SKIPPED
 
 MAX_POINTS = 200_000  # of the map; more are sampled
 DOWNLOADS = ("known.csv", "labels.csv", "report.html")
@@ -42,9 +41,9 @@ def labelling_routes(session: LabellingSession) -> list[Route]:
         Route("/api/results", api.results),
         Route("/api/picture/{item:int}", api.picture),
         Route("/api/download/{name}", api.download),
-        Route("/api/label", api.label, methods=["POST"]),
+        Route("/api/label", api.changes.label, methods=["POST"]),
         Route("/api/undo", api.changes.undo, methods=["POST"]),
-        Route("/api/classes", api.classes, methods=["POST"]),
+        Route("/api/classes", api.changes.classes, methods=["POST"]),
         Route("/api/export", api.export, methods=["POST"]),
     ]
 
@@ -98,29 +97,6 @@ class _Api:
             raise ValueError(f"download: {name!r} does not exist; expected one of {', '.join(DOWNLOADS)}")
         return FileResponse(path, filename=name, content_disposition_type="attachment")
 
-    async def label(self, request: Request) -> Response:
-        """Label items, remove labels, or skip items."""
-        body = await json_object(request)
-        indices = integers(body, "items", MAX_CHANGED)
-        label = SKIPPED if boolean(body, "skip") else text(body, "label")
-        names = self.session.names_of(indices)
-        keep = boolean(body, "keep")
-        expected = None if keep else _expected(body, dict(zip(indices, names, strict=True)))
-
-        def change(store: LabelStore) -> Event:
-            chosen = [name for name in dict.fromkeys(names) if not (keep and store.labels.get(name, ""))]
-            return store.label(chosen, label, expected)
-
-        return await self.changes.make(change)
-
-    async def classes(self, request: Request) -> Response:
-        """Add, rename or merge classes."""
-        body = await json_object(request)
-        name = text(body, "name")
-        if "to" in body:
-            return await self.changes.make(partial(_rename, name=name, to=text(body, "to")))
-        return await self.changes.make(lambda store: store.add_class(name))
-
     async def export(self, request: Request) -> Response:
         """Write labels.csv, report.html and summary.json."""
         from entourage.serve.labelling.export import write_session  # loads torch: the page is shown before
@@ -136,20 +112,6 @@ class _Api:
 
     def _names(self) -> list[str]:
         return [] if self.session.items is None else self.session.items.names
-
-
-def _rename(store: LabelStore, *, name: str, to: str) -> Event:
-    return store.rename_class(name, to)
-
-
-def _expected(body: Mapping[str, Any], names: Mapping[int, str]) -> dict[str, str] | None:
-    """Return the labels that the page has shown, by name of the item."""
-    value = body.get("expected")
-    if value is None:
-        return None
-    if not isinstance(value, dict) or not all(isinstance(label, str) for label in value.values()):
-        raise ValueError("expected: not a table of labels; expected labels by index of the item")
-    return {name: value[str(index)] for index, name in names.items() if str(index) in value}
 
 
 def _state(session: LabellingSession, stage: str) -> dict[str, Any]:

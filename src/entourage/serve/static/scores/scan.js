@@ -138,6 +138,7 @@ export class ScanView {
     this.isFollowing = Boolean(place);
     this.cursor?.setAttribute("visibility", isShown ? "visible" : "hidden");
     if (!isShown) return;
+    this.cursor.dataset.quarter = place.quarter;
     for (const [name, value] of Object.entries({ x1: place.x, x2: place.x, y1: place.y0, y2: place.y1 })) this.cursor.setAttribute(name, value);
     this.reveal([place.x, place.y0, place.x, place.y1]);
   }

@@ -1,15 +1,9 @@
-"""The page in Chromium, with the keyboard alone, in both themes and in a narrow window; also makes the pictures of the
-documentation: `SCREENSHOTS=docs/images make test-browser`."""
+"""Labelling in Chromium, with the keyboard alone, in both themes and in a narrow window."""
 
 from __future__ import annotations
 
 import csv
-import os
 import re
-import shutil
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,17 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw
-
-pytestmark = pytest.mark.browser
-if "browser" not in os.environ.get("ENTOURAGE_TESTS", ""):
-    pytest.skip("runs in `make test-browser`", allow_module_level=True)
-sync_api = pytest.importorskip("playwright.sync_api")
+from tests.serve.browser.conftest import NAMELESS, opened_page, picture, served, until
 
 SHAPES = ("circle", "square", "bars")
-FLAGS = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist"]
 READY = "window.entourage.session.state.phase === 'ready'"
 PLAYED = "(({playedVersion, version}) => playedVersion === version)(window.entourage.session.state)"
-SCREENSHOTS = os.environ.get("SCREENSHOTS")
 
 
 def draw(shape: str, seed: int) -> Image.Image:
@@ -62,49 +50,16 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def address(photos: Path, tmp_path: Path) -> Iterator[str]:
     """The address of a running server."""
-    command = [sys.executable, "-m", "entourage", "label", str(photos), "--serve", "--out", str(tmp_path / "labelled")]
-    command += ["--port", "0", "--no-browser"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    yield process.stdout.readline().strip()
-    process.terminate()
-    process.communicate(timeout=30)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """Chromium of the system; Playwright's own cannot be downloaded everywhere."""
-    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if path is None:
-        pytest.skip("Chromium is not installed")
-    with sync_api.sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=path, args=FLAGS)
-        yield opened
-        opened.close()
+    with served("label", str(photos), "--serve", "--out", str(tmp_path / "labelled")) as address:
+        yield address
 
 
 @pytest.fixture
 def page(browser: Any, address: str) -> Iterator[Any]:
-    """The page, whose graph is ready; the test fails if a script does."""
-    context = browser.new_context(viewport={"width": 1200, "height": 800}, reduced_motion="reduce")
-    opened = context.new_page()
-    problems: list[str] = []
-    opened.on("pageerror", lambda error: problems.append(str(error)))
-    opened.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
-    opened.on("dialog", lambda dialog: dialog.accept())
-    opened.goto(address)
-    until(opened, READY, seconds=120)
-    yield opened
-    context.close()
-    assert [problem for problem in problems if "409" not in problem] == []
-
-
-def until(page: Any, expression: str, argument: Any = None, *, seconds: float = 30) -> None:
-    """Wait for an expression; Playwright's own function evaluates text in the page, which the page forbids."""
-    end = time.monotonic() + seconds
-    while not page.evaluate(expression, argument):
-        assert time.monotonic() < end, f"timeout: {expression}"
-        page.wait_for_timeout(20)
+    """The page, whose graph is ready."""
+    with opened_page(browser, address) as opened:
+        until(opened, READY, seconds=180)
+        yield opened
 
 
 def current(page: Any) -> str:
@@ -133,13 +88,6 @@ def label_with_keys(page: Any, count: int) -> None:
 def known(tmp_path: Path) -> dict[str, str]:
     with (tmp_path / "labelled" / "known.csv").open(newline="", encoding="utf-8") as stream:
         return {row["item"]: row["label"] for row in csv.DictReader(stream)}
-
-
-def picture(page: Any, name: str) -> None:
-    """Store a picture for the documentation."""
-    if SCREENSHOTS:
-        page.wait_for_timeout(500)
-        page.screenshot(path=Path(SCREENSHOTS) / f"{name}.png")
 
 
 def test_labelling_with_the_keyboard_alone(page: Any, tmp_path: Path) -> None:
@@ -204,7 +152,7 @@ def test_the_lasso_selects_what_is_visible(page: Any, tmp_path: Path) -> None:
     label_with_keys(page, 6)
     page.locator("#tab-map").click()
     until(page, "window.entourage.views.map.codes?.length === 91")
-    page.wait_for_timeout(300)
+    until(page, "window.entourage.views.map.positions?.length === 2 * 91")
     picture(page, "serve-map")
     box = page.locator(".map canvas").first.bounding_box()
     corners = [(0.01, 0.01), (0.99, 0.01), (0.99, 0.99), (0.01, 0.99)]
@@ -251,13 +199,10 @@ def test_dark_theme_and_narrow_window(page: Any) -> None:
 
 def test_every_control_has_a_name_for_screen_readers(page: Any) -> None:
     label_with_keys(page, 3)
-    nameless = """[...document.querySelectorAll("button, input, select, canvas[role], img")].filter((element) =>
-      !(element.getAttribute("aria-label") || element.title || element.textContent.trim() || element.alt
-        || element.labels?.length || element.querySelector?.("img[alt]"))).map((element) => element.outerHTML)"""
     for tab in ("label", "items", "map"):
         page.locator(f"#tab-{tab}").click()
-        page.wait_for_timeout(300)
-        assert page.evaluate(nameless) == []
+        page.locator(f"#view-{tab} > *").first.wait_for()
+        assert page.evaluate(NAMELESS) == []
     assert page.locator("[role=tab][aria-selected=true]").count() == 1
     page.keyboard.press("?")
     assert page.get_by_role("dialog", name="Keys").is_visible()

@@ -1,0 +1,1 @@
+"""Clusters in the browser: named, merged, split, and items moved between them."""
