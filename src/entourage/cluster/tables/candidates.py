@@ -1,6 +1,6 @@
 """Candidate partitions of a table, by several methods and for all numbers of clusters.
 
-Each method answers for every k. Which partition is right is decided by a network, see `scorer`.
+Each method computes a partition for every k. A network decides which partition is right, see `scorer`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Preparation of a table: distinct rows, columns of robust scale, principal components and neighbours.
 
-Columns are divided by a trimmed standard deviation, so that neither units nor single extreme values matter, and
-values far outside the trimmed range are clipped. Columns of much less than the typical spread are not enlarged to the
-full: many are constant but for a few items. Repeated rows are processed once.
+Columns are divided by a trimmed standard deviation, so that neither units nor single extreme values matter, and values
+far outside the trimmed range are clipped. Columns of much less than the typical spread are enlarged only in part,
+because many of them are constant except for a few items. Repeated rows are processed once.
 """
 
 from __future__ import annotations

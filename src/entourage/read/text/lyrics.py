@@ -125,7 +125,7 @@ def _distance(syllable: Syllable, x: float) -> float:
 
 
 def find_hyphens(row: Row, syllables: Sequence[Syllable], ink: Mask, right: float) -> None:
-    """Mark syllables that a hyphen follows which was not read as text: a short stroke in the middle of the row.
+    """Mark syllables before a hyphen that was not read as text: a short stroke in the middle of the row.
 
     Args:
         row: the row.

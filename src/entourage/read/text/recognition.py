@@ -57,7 +57,7 @@ class TextLine:
 
     @property
     def y(self) -> float:
-        """Centre."""
+        """Vertical coordinate of the centre."""
         return (self.box[1] + self.box[3]) / 2
 
     @property

@@ -1,4 +1,4 @@
-"""The music of a reading as values that are corrected one by one: measures with what the user fixed, and symbols."""
+"""The music of a reading as values that the user corrects one by one: measures with their corrections, and symbols."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from entourage.read.score import Chord, Measure, PageInfo, Part, Score
 
 @dataclass(frozen=True)
 class Printed:
-    """The note value of a chord or rest as it was read first: what is printed, as far as it is known.
+    """The note value of a chord or rest as it was first read, before any correction.
 
     Attributes:
         value: name of the note value.
@@ -27,11 +27,11 @@ class Printed:
 
 @dataclass
 class Mark:
-    """What is known of a chord or rest besides its present reading.
+    """Corrections of a chord or rest, and its first reading.
 
     Attributes:
         fixed: what the user corrected: "duration", "voice".
-        printed: as it was read first; None: as it is.
+        printed: note value as it was first read; None: the present one.
     """
 
     fixed: list[str] = field(default_factory=list)

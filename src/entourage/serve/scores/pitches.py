@@ -13,7 +13,7 @@ from entourage.read.transpose import key_alter
 
 @dataclass
 class Signatures:
-    """What is valid at a time of a part.
+    """Clefs, key and metre that are valid at a time of a part.
 
     Attributes:
         clefs: clef of each staff, from 1.

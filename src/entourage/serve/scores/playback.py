@@ -1,4 +1,4 @@
-"""What a score sounds like and where the cursor is: tones by time, and places on the scan by time."""
+"""Playback of a score: its tones, and the places of the cursor on the scan, by time."""
 
 from __future__ import annotations
 

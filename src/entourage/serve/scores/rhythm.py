@@ -24,7 +24,7 @@ VOICES = 4  # per staff
 
 @dataclass(frozen=True)
 class Frame:
-    """What is valid in a measure.
+    """Properties of a measure that its rhythm depends on.
 
     Attributes:
         n_staves: number of staves of the part.

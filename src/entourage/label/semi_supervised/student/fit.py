@@ -1,4 +1,4 @@
-"""Train the student on the labels of the rounds, and label all images by what both networks see."""
+"""Training of the student on the labels of the rounds, and labels of all images over the features of both networks."""
 
 from __future__ import annotations
 
@@ -95,9 +95,9 @@ def train_student(
 ) -> StudentResult:
     """Train a student network from random weights, starting with the labels of the rounds.
 
-    The rounds know what a pretrained network sees; the student learns from the images at their own scale, with new
-    views in every step. It stops early if the agreement with the game over its own features does not rise: no labels
-    are held out for that.
+    The rounds use features of a pretrained network; the student is trained on the images at their own scale, with new
+    views in every step. The training stops early if its agreement with the game over its own features does not
+    increase, a criterion that needs no held-out labels.
 
     Args:
         pixels: decoded images, uint8, shape (n, h, w, 3).

@@ -29,15 +29,15 @@ Metrics = Callable[[ImageNetwork], Mapping[str, float]]
 
 
 class StudentTask(SemiSupervisedMethod):
-    """Cross-entropy of strong views with the labels of the rounds at first, and with own confident predictions.
+    """Cross-entropy of strong views, at first with the labels of the rounds, then with the network's own predictions.
 
     Three losses are added to that of the given labels:
 
-    - The labels of the rounds, weighted by squared confidence. This weight falls linearly to 0.
-    - The class that the averaged network predicts for a weak view, where it is sure enough. The predictions are scaled
-      to the class frequencies. The threshold follows the mean confidence of all predictions and, relative to the surest
-      class, that of the predicted class, as in FreeMatch.
-    - The cross-entropy of the class frequencies with the mean prediction of a batch, with a small weight.
+    - The labels of the rounds, weighted by squared confidence. This weight falls linearly to 0. - The class that the
+    averaged network predicts for a weak view, where it is confident enough. The predictions are scaled to the class
+    frequencies. The threshold follows the mean confidence of all predictions and, relative to the most confident class,
+    that of the predicted class, as in FreeMatch. - The cross-entropy of the class frequencies with the mean prediction
+    of a batch, with a small weight.
 
     Args:
         network, data, options: see `SemiSupervisedMethod`.
