@@ -33,11 +33,11 @@ class StudentTask(SemiSupervisedMethod):
 
     Three losses are added to that of the given labels:
 
-    - The labels of the rounds, weighted by squared confidence. This weight falls linearly to 0. - The class that the
-    averaged network predicts for a weak view, where it is confident enough. The predictions are scaled to the class
-    frequencies. The threshold follows the mean confidence of all predictions and, relative to the most confident class,
-    that of the predicted class, as in FreeMatch. - The cross-entropy of the class frequencies with the mean prediction
-    of a batch, with a small weight.
+    - The labels of the rounds, weighted by squared confidence. This weight falls linearly to 0.
+    - The class that the averaged network predicts for a weak view, where it is confident enough. The predictions are
+      scaled to the class frequencies. The threshold follows the mean confidence of all predictions and, relative to the
+      most confident class, that of the predicted class, as in FreeMatch.
+    - The cross-entropy of the class frequencies with the mean prediction of a batch, with a small weight.
 
     Args:
         network, data, options: see `SemiSupervisedMethod`.
