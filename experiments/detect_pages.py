@@ -6,7 +6,8 @@ python -m experiments.detect_pages --out pages --sets test
 
 A fifth of the works is used for tests. The others are split into three parts, engraved clean, as simulated scans and as
 simulated photographs, at the interline of the network; composed pages with balanced classes are added. One font of five
-is only used for tests. Test pages have the default size; some are composed, since a corpus has few rare symbols.
+is only used for tests. Test pages have the default size; some are composed, since a corpus has few rare symbols, and
+some are engraved by LilyPond, which requires the extra `[lilypond]`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from entourage.compute import derive_seed
-from entourage.engrave.dataset.pipeline import engrave
 from entourage.engrave.options import FONTS, EngraveOptions, MusicFont, PageOptions
 from entourage.engrave.scores.archives import find_scores
 from entourage.engrave.scores.parsing import read_score
@@ -47,6 +47,8 @@ def main() -> None:
     if options.divide:
         divide(options.scores, options.out / "scores", options.every)
         return
+    from entourage.engrave.dataset.pipeline import engrave
+
     chosen = options.sets.split(",")
     for name, data_set in data_sets(options.out, options.compose).items():
         if name in chosen or name.partition("-")[0] in chosen:
@@ -72,6 +74,7 @@ def data_sets(out: Path, compose: int) -> dict[str, EngraveOptions]:
         "test-scan": replace(test, degrade="scan"),
         "test-photo": replace(test, degrade="photo"),
         "test-font": replace(test, fonts=(MusicFont(HELD_OUT_FONT),)),
+        "test-lilypond": replace(test, engine="lilypond"),
         "test-composed": replace(test, sources=(), compose=N_TEST_SCORES // 2, balanced=True, seed=SEED + 2),
     }
     return {name: replace(job, out=out / name) for name, job in sets.items()}

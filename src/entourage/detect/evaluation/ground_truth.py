@@ -11,7 +11,6 @@ from typing import Any
 import cv2
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from entourage.data.datasets.music import (
@@ -132,6 +131,8 @@ def _available_splits(path: Path) -> str:
     if str(path) == "muscima":
         available = {page.split for page in read_muscima(find_muscima())}
     elif (path / "symbols.parquet").is_file():
+        import pyarrow.parquet as pq
+
         with parquet_errors(path / "symbols.parquet", "entourage engrave"):
             table = pq.read_table(path / "symbols.parquet", columns=["split"])
             available = set(table["split"].unique().to_pylist())
@@ -178,6 +179,8 @@ def make_page(
 
 def _read_engraved(folder: Path, split: str | None) -> list[GroundTruthPage]:
     """Read the pages of a folder that `entourage engrave` wrote, sorted by name."""
+    import pyarrow.parquet as pq
+
     manifest = folder / "manifest.json"
     if not manifest.is_file():
         raise ValueError(f"{folder}: contains no manifest.json; expected a data set from `entourage engrave`")
