@@ -130,7 +130,7 @@ def make_task(options: argparse.Namespace, pack: PagePack) -> DetectionTask:
 
 
 def run_steps(task: DetectionTask, options: argparse.Namespace, device: torch.device, end: float) -> dict[str, Any]:
-    """Train until `end`, on the clock of `time.perf_counter`, and return the number of steps and the last losses."""
+    """Train until `end`, at least one step, on the clock of `time.perf_counter`, and return the number of steps and the last losses."""
     torch.backends.cudnn.benchmark = True
     task.model.to(device).train()
     task.prepare(device)
@@ -140,7 +140,7 @@ def run_steps(task: DetectionTask, options: argparse.Namespace, device: torch.de
     step, means = 0, dict[str, float]()
     for sample in samples(task, device):
         done = (time.perf_counter() - start) / length
-        if done >= 1:
+        if done >= 1 and step:  # at least one
             break
         optimizer.param_groups[0]["lr"] = task.recipe.learning_rate * rate(done)
         with torch.autocast(device.type, torch.bfloat16) if device.type == "cuda" else nullcontext():
