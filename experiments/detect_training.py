@@ -130,7 +130,7 @@ def make_task(options: argparse.Namespace, pack: PagePack) -> DetectionTask:
 
 
 def run_steps(task: DetectionTask, options: argparse.Namespace, device: torch.device, end: float) -> dict[str, Any]:
-    """Train until `end`, at least one step, on the clock of `time.perf_counter`, and return the number of steps and the last losses."""
+    """Train until `end` (of `time.perf_counter`), at least one step; return the number of steps and the last losses."""
     torch.backends.cudnn.benchmark = True
     task.model.to(device).train()
     task.prepare(device)
