@@ -29,3 +29,11 @@ def test_gaps_between_staves_are_measured_in_columns() -> None:
     covered = gap_coverage(above, below, ink, 38, 42)
     assert covered.tolist() == [0, 1, 1, 1, 0]
     assert gap_coverage(above, below, ink, 90, 80).size == 0
+
+
+def test_faint_lines_on_grey_paper_are_ink() -> None:
+    image = np.full((120, 120), 180, dtype=np.uint8)
+    image[60:62] = 90
+    ink = binarize(image)
+    assert ink[60:62].all()
+    assert ink.sum() == ink[60:62].sum()

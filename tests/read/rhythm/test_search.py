@@ -8,7 +8,6 @@ from typing import Literal
 import pytest
 from tests.read.rhythm.events import chord, measure, rest
 
-from entourage.read.rhythm.competition import play
 from entourage.read.rhythm.crossing import solve_by
 from entourage.read.rhythm.durations import TICKS, choices_of, ticks_of
 from entourage.read.rhythm.readings import Reading
@@ -105,20 +104,6 @@ def test_all_methods_read_a_plain_measure(method: Literal["rules", "search", "ga
     best = solve_by(method, measure([chord(40 * k, "quarter") for k in range(4)]))[0]
     assert onsets(best) == [0, 1, 2, 3]
     assert best.problem == ""
-
-
-def test_the_game_makes_a_lonely_tuplet_of_a_group_dearer() -> None:
-    upper = [chord(30 * k, "eighth", group=1) for k in range(4)]
-    lower = [chord(30 * k, "eighth", staff=1, group=2) for k in range(4)]
-    given = measure(upper + lower, 2.0, 2)
-    played = play(given)
-    cost = {
-        choice.tuplet: choice.cost
-        for choice in reversed(played.choices[0])
-        if choice.value == "eighth" and not choice.dots
-    }
-    assert cost[None] < cost[3, 2]
-    assert min(choice.cost for choice in played.choices[0]) == pytest.approx(0.0, abs=1e-9)
 
 
 def test_choices_contain_the_printed_duration_first() -> None:
