@@ -8,6 +8,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 
@@ -28,6 +29,7 @@ MIN_ITEMS = 6  # distinct items of a training table
 AVERAGE = 0.998  # decay of the average of the weights
 WEIGHT_DECAY = 0.05
 WARMUP = 100  # steps
+REQUESTED = 20  # examples that are requested ahead, per process
 CHOICE_TEMPERATURE = 0.1  # of the adjusted Rand index in the targets of the choice
 
 
@@ -149,9 +151,12 @@ class ExampleStream:
     examples: list[Example] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._pool = ProcessPoolExecutor(self.workers, mp_context=get_context("spawn"), initializer=_one_thread)
+        self._pool = self._start()
         self._next = 0
         self._pending: list[Future[Example | None]] = []
+
+    def _start(self) -> ProcessPoolExecutor:
+        return ProcessPoolExecutor(self.workers, mp_context=get_context("spawn"), initializer=_one_thread)
 
     def collect(self) -> None:
         """Add the examples that are finished and request further ones."""
@@ -162,8 +167,11 @@ class ExampleStream:
             elif future.exception() is None and (example := future.result()) is not None:
                 self.examples.append(example)
         self._pending = waiting
-        while len(self._pending) < 3 * self.workers:
-            self._pending.append(self._pool.submit(make_example, [self.seed, self._next], self.options))
+        while len(self._pending) < REQUESTED * self.workers:
+            try:
+                self._pending.append(self._pool.submit(make_example, [self.seed, self._next], self.options))
+            except BrokenProcessPool:  # a process was killed, for instance for memory
+                self._pool, self._pending = self._start(), []
             self._next += 1
 
     def close(self) -> None:
