@@ -1,7 +1,7 @@
 """A reading in the browser: opening, playback against the audio clock, corrected measures, undo; safety.
 
     entourage read TEN_PAGES/ --out reading --join
-    python -m benchmarks.serve_scores reading      # ten minutes on two cores; needs Playwright and Chromium
+    python -m benchmarks.serve_scores reading --source TEN_PAGES/    # ten minutes; needs Playwright and Chromium
 
 Chromium opens the page of `entourage serve`. Corrections alternate between pitches and durations, so that every second
 one solves its measure again. Afterwards the server is killed while it corrects, and receives random requests. The
@@ -18,6 +18,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+from contextlib import AbstractContextManager
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -121,6 +122,7 @@ def main() -> None:
     """Print all figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("reading", type=Path, help="output folder of `entourage read`")
+    parser.add_argument("--source", type=Path, required=True, help="folder of the pages that were read")
     parser.add_argument("--corrections", type=int, default=40)
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--requests", type=int, default=10_000)
@@ -129,29 +131,30 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "reading"
         shutil.copytree(arguments.reading, copy, ignore=shutil.ignore_patterns("serve", "corrected"))
-        shown(copy, arguments.corrections)
-        killed(copy, arguments.kills)
-        fuzzed(copy, arguments.requests)
+        shown(copy, arguments.source, arguments.corrections)
+        killed(copy, arguments.source, arguments.kills)
+        fuzzed(copy, arguments.source, arguments.requests)
 
 
-def serve(reading: Path) -> Any:
-    """Serve a reading; its scans need not be confirmed, because the pages are recorded with their paths."""
-    summary = json.loads((reading / "summary.json").read_text(encoding="utf-8"))
-    source = summary["scores"][0]["pages"][0]["source"].rpartition("#")[0] or summary["scores"][0]["pages"][0]["source"]
-    return run_server("serve", str(reading), "--source", str(Path(source).resolve().parent))
+def serve(reading: Path, source: Path) -> AbstractContextManager[Server]:
+    """Serve a reading until the block ends."""
+    return run_server("serve", str(reading), "--source", str(source))
 
 
-def shown(reading: Path, n_corrections: int) -> None:
+def shown(reading: Path, source: Path, n_corrections: int) -> None:
     """Measure the page in Chromium."""
     path = shutil.which("chromium") or shutil.which("google-chrome")
     start = time.perf_counter()
-    with serve(reading) as server, sync_playwright() as playwright:
+    with serve(reading, source) as server, sync_playwright() as playwright:
         command = time.perf_counter() - start
         browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
         page = browser.new_context(viewport={"width": 1400, "height": 900}).new_page()
         start = time.perf_counter()
         page.goto(f"http://127.0.0.1:{server.connection.port}/?token={server.token}")
         while not page.evaluate(OPENED):
+            assert time.perf_counter() < start + 120, (
+                "the page does not open; expected scans of the reading in --source"
+            )
             page.wait_for_timeout(10)
         state = json.loads(server.request("GET", "scores/0")[1])
         print(
@@ -202,6 +205,7 @@ def _corrections(page: Any, state: dict[str, Any], n: int) -> None:
 def _undo(server: Server, state: dict[str, Any]) -> None:
     """Make and undo corrections of all kinds; pages, measures and engravings must be as before."""
     generator = random.Random(1)
+    server.connection.close()  # the server has ended it meanwhile; the next request opens another one
     before = _content(server)
     made = 0
     while made < UNDONE:
@@ -240,12 +244,12 @@ def _random_edit(server: Server, generator: random.Random, n_measures: int, *, i
     return server.request("POST", "scores/0/edit", body)
 
 
-def killed(reading: Path, n_kills: int) -> None:
+def killed(reading: Path, source: Path, n_kills: int) -> None:
     """Kill the server at random moments while it corrects; every acknowledged correction must be on disk."""
     generator = random.Random(0)
     version = n_acknowledged = 0
     for _ in range(n_kills):
-        with serve(reading) as server:
+        with serve(reading, source) as server:
             state = json.loads(server.request("GET", "scores/0")[1])
             assert state["version"] >= version, f"lost: version {state['version']}, acknowledged {version}"
             end = time.perf_counter() + generator.uniform(0.0, 1.0)
@@ -261,16 +265,16 @@ def killed(reading: Path, n_kills: int) -> None:
                         n_acknowledged += 1
             except (OSError, HTTPException):
                 pass
-    with serve(reading) as server:
+    with serve(reading, source) as server:
         assert json.loads(server.request("GET", "scores/0")[1])["version"] >= version
     print(f"killed {n_kills} times while correcting: {n_acknowledged} acknowledged corrections, 0 lost")
 
 
-def fuzzed(reading: Path, n_requests: int) -> None:
+def fuzzed(reading: Path, source: Path, n_requests: int) -> None:
     """Send random requests; none may fail inside the server."""
     generator = random.Random(0)
     counts: dict[int, int] = {}
-    with serve(reading) as server:
+    with serve(reading, source) as server:
         n_measures = len(json.loads(server.request("GET", "scores/0")[1])["measures"])
         for _ in range(n_requests):
             if generator.random() < 0.6:

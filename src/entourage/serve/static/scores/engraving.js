@@ -9,8 +9,9 @@ export class EngravingView {
     this.client = client;
     this.root = root;
     this.shownPage = -1;
-    this.systems = new Map(); // element and version by number of the system
+    this.systems = new Map(); // element, version that is shown and version that was requested, by number of the system
     client.addEventListener("page", () => this.draw());
+    client.addEventListener("state", () => this.shownPage >= 0 && this.draw()); // before notes and symbols arrive
     client.addEventListener("select", () => this.mark());
     root.addEventListener("click", (event) => this.onClick(event));
   }
@@ -25,17 +26,18 @@ export class EngravingView {
         if (page !== client.page) return;
         const element = h("div", { class: "system", "data-system": number });
         this.root.append(element);
-        this.systems.set(number, { element, version: -1 });
+        this.systems.set(number, { element, version: -1, requested: -1 });
       });
     }
-    const outdated = [...this.systems].filter(([number, { version }]) => version !== client.state.systems[number]?.version);
-    await Promise.all(outdated.map(([number, system]) => this.load(number, system)));
+    const isOutdated = ([number, { requested }]) => requested < (client.state.systems[number]?.version ?? -1);
+    await Promise.all([...this.systems].filter(isOutdated).map(([number, system]) => this.load(number, system)));
     this.mark();
   }
 
   async load(number, system) {
+    system.requested = this.client.state.systems[number].version;
     const { version, svg: source } = await get(`${this.client.path}/systems/${number}`);
-    if (version < system.version) return; // a newer one has arrived meanwhile
+    if (version <= system.version) return; // a newer one has arrived meanwhile
     system.version = version;
     const parsed = new DOMParser().parseFromString(source || "<svg xmlns='http://www.w3.org/2000/svg'/>", "image/svg+xml");
     const figure = document.importNode(parsed.documentElement, true);

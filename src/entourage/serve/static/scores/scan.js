@@ -96,6 +96,9 @@ export class ScanView {
   }
 
   drawSymbols() {
+    const shown = JSON.stringify(this.client.symbols);
+    if (shown === this.shownSymbols && this.groups.symbols.childElementCount) return;
+    this.shownSymbols = shown;
     const names = [...new Set(this.client.symbols.map(([, name]) => name))].sort();
     const rects = this.client.symbols.map(([index, name, score, box]) => {
       const color = classColor(names.indexOf(name));
