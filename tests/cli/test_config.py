@@ -56,6 +56,12 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     return run
 
 
+def test_a_text_is_a_list_of_one_for_a_repeated_option(call: Call) -> None:
+    assert call(LABEL, "backbone = 'efficientnet-lite0'").backbone == "efficientnet-lite0"
+    config = call(LABEL, "backbone = ['efficientnet-lite0', 'efficientnet-lite2']")
+    assert (config.backbone, config.more_backbones) == ("efficientnet-lite0", ("efficientnet-lite2",))
+
+
 def test_label_options(call: Call) -> None:
     text = """
         preset = "original"
@@ -183,7 +189,7 @@ def test_engrave_options(call: Call) -> None:
         (EMBED, "[recipe]\nstages = 3", "run.toml: recipe.stages is 3; expected a list, each item a table"),
         (EMBED, "[[recipe.stages]]\nepochs = 3", "run.toml: recipe.stages[0] has no learning_rate; expected epochs, "),
         (EMBED, "[recipe.view]\narea = [1]", "run.toml: recipe.view.area is [1]; expected a list of 2: a number, a "),
-        (DETECT, "data = 'pages'", "run.toml: data is 'pages'; expected a list, each item text"),
+        (DETECT, "data = 3", "run.toml: data is 3; expected a list, each item text"),
         (CLUSTER, "metric = ", "cannot read run.toml: "),
     ],
 )

@@ -178,3 +178,26 @@ def test_other_labels_change_no_file_and_other_images_only_pixels(config: LabelC
 def contents(folder: Path) -> dict[Path, bytes]:
     """Read all files of a folder."""
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_several_backbones_are_combined(config: LabelConfig) -> None:
+    plain = replace(config, train=None, transduction={}, more_backbones=("efficientnet-lite1",))
+    summary = label_source(plain)
+    assert (summary["method"], summary["more_backbones"]) == ("auto", ["efficientnet-lite1"])
+    with pytest.raises(ValueError, match=r"backbone efficientnet-lite1.*auto"):
+        label_source(replace(plain, method="game"))
+
+
+def test_a_student_is_in_summary_and_report(config: LabelConfig) -> None:
+    student = replace(
+        TRAIN.student_options,
+        method_options=replace(TRAIN.student_options.method_options, min_steps=2, unlabelled_batch=8),
+        training=replace(TRAIN.student_options.training, epochs=1, workers=0),
+    )
+    assert config.train is not None
+    options = replace(config.train, student=True, student_options=student)
+    summary = label_source(replace(config, train=options))
+    about = summary["classifier"]["student"]
+    assert set(about) == {"accepted", "held_out", "agreement", "side", "steps", "seconds"}
+    assert (about["side"], about["steps"]) == (32, 2)
+    assert "A second network for images of 32 pixels" in (config.out / "report.html").read_text()

@@ -107,9 +107,14 @@ def _option_types(ctx: typer.Context) -> dict[str, Any]:
 
 
 def _option_value(value: Any, hint: Any, path: Path, key: str) -> Any:
-    """Check the value of an option and return it for conversion by the command line parser; a list becomes "a,b,c"."""
+    """Check the value of an option and return it for conversion by the command line parser.
+
+    A list becomes "a,b,c" for an option that is a text, and a text becomes a list for an option that is repeated.
+    """
     if hint is str and isinstance(value, list) and all(isinstance(item, str) for item in value):
         return ",".join(value)
+    if isinstance(value, str) and list[str] in _members(hint):
+        return [value]
     _convert(value, hint, None, path, key)
     return value
 

@@ -82,9 +82,10 @@ def label(
         int | None, typer.Option(min=1, help="Neighbours of an item in the graph.", show_default="log2 n + 1")
     ] = None,
     backbone: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
-            help="Network for images: efficientnet-lite0..2, timm:NAME or bn-inception:FILE.", show_default=_BACKBONE
+            help="Network for images: efficientnet-lite0..2, timm:NAME or bn-inception:FILE; several are combined.",
+            show_default=_BACKBONE,
         ),
     ] = None,
     balance: Annotated[
@@ -126,8 +127,13 @@ def label(
     train = train or (config is not None and "train" in config.values)
     if not train and (flags := [_flag(name, value) for name, value in arguments.items()]):
         raise ValueError(f"{', '.join(flags)}: only for training; expected --train as well")
-    if backbone is not None and source.is_file():
-        raise ValueError(f"--backbone {backbone}: only for images, but {source} holds features; expected no backbone")
+    if backbone and source.is_file():
+        raise ValueError(
+            f"--backbone {backbone[0]}: only for images, but {source} holds features; expected no backbone"
+        )
+    first_backbone, *more_backbones = backbone or [_BACKBONE]
+    if serve and more_backbones:
+        raise ValueError(f"--backbone {more_backbones[0]}: a second one with --serve; expected one backbone")
     if serve and (train or prior is not None):
         raise ValueError("--serve: given with --train or --prior; expected these without --serve, afterwards")
     if not serve and (labels is None or out is None):
@@ -136,7 +142,7 @@ def label(
     out = out or Path(f"{source.resolve().stem}-labels")
     if serve:
         game = _served_game(config, preset, n_neighbors, source, out)
-        game.update(initial=labels, backbone=backbone or _BACKBONE, device=device)
+        game.update(initial=labels, backbone=first_backbone, device=device)
         _label_in_browser(source, out, game, port, browser)
         return
     from entourage.label.pipeline import label_source
@@ -154,7 +160,8 @@ def label(
         out=out,
         prior=prior,
         balance=balance,
-        backbone=backbone or _BACKBONE,
+        backbone=first_backbone,
+        more_backbones=tuple(more_backbones),
         device=device,
     )
     with resumable(train):  # labelling alone starts again each time

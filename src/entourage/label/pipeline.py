@@ -53,6 +53,7 @@ class LabelConfig:
         balance: use the class frequencies of the given labels as class priors.
         train: options of the classifier's training; None trains no classifier.
         backbone: network for the features of images.
+        more_backbones: further networks for the features of images, which are combined.
         metric: see `read_items`.
         suggestions: maximum number of items to suggest for labelling.
         device: device of all computations.
@@ -60,8 +61,8 @@ class LabelConfig:
         progress: show bars; None: only on a terminal.
         more_sources: further sources with features of the same items, which are combined.
         method: "auto" for `AutoTransduction`, "game" for `GraphTransduction`. None: "auto" for tables (.csv and
-            .parquet) and for several sources, otherwise "game"; also "game" if `transduction` differs from the default
-            or a classifier is trained.
+            .parquet), for several sources and for several backbones, otherwise "game"; also "game" if `transduction`
+            differs from the default or a classifier is trained.
     """
 
     source: Path
@@ -78,6 +79,7 @@ class LabelConfig:
     cache: bool = True
     progress: bool | None = None
     more_sources: tuple[Path, ...] = ()
+    more_backbones: tuple[str, ...] = ()
     method: Literal["auto", "game"] | None = None
 
 
@@ -195,7 +197,12 @@ def _train(config: LabelConfig, options: AugmentOptions, items: Items) -> tuple[
         prior = prior[:, [name in set(y) for name in classes]]
     run_dir, game = config.out / "training", GraphTransduction(**config.transduction)
     augmenter = LabelAugmenter(
-        game, config.backbone, options, device=config.device, run_dir=run_dir, progress=config.progress
+        game,
+        [config.backbone, *config.more_backbones],
+        options,
+        device=config.device,
+        run_dir=run_dir,
+        progress=config.progress,
     )
     side = _decoded_side(items.images, options, config.device)
     decode = partial(_decode, items.images, side, run_dir / "pixels.npy", config.progress)
@@ -253,27 +260,33 @@ def _method(config: LabelConfig) -> Literal["auto", "game"]:
     if config.method == "auto" and needs_game:
         raise ValueError(f"method is 'auto', but {needs_game} an option of the game; expected method 'game'")
     # Columns of tables have units and kinds of their own; features of arrays and of networks suit one graph.
-    is_table = config.source.suffix.lower() in (".csv", ".parquet") or bool(config.more_sources)
+    several = config.more_sources or config.more_backbones
+    is_table = config.source.suffix.lower() in (".csv", ".parquet") or bool(several)
     method: Literal["auto", "game"] = config.method or ("auto" if is_table and not needs_game else "game")
     if method == "game" and config.more_sources:
         raise ValueError(f"{config.more_sources[0]}: a second source requires method 'auto'; expected one source")
+    if method == "game" and config.more_backbones and config.train is None:
+        raise ValueError(f"backbone {config.more_backbones[0]}: a second one requires method 'auto' or a training")
     return method
 
 
 def _read_sources(config: LabelConfig) -> Items:
-    sources = [config.source, *config.more_sources]
+    sources, backbones = [config.source, *config.more_sources], [config.backbone]
+    if config.train is None:  # a training computes the features of further backbones itself, at its own size
+        backbones += config.more_backbones
+    pairs = [(source, backbone) for source in sources for backbone in (backbones if source.is_dir() else backbones[:1])]
     items = [
         read_items(
             source,
-            backbone=config.backbone,
+            backbone=backbone,
             metric=config.metric,
             device=config.device,
             cache=config.cache,
             progress=config.progress,
         )
-        for source in sources
+        for source, backbone in pairs
     ]
-    return combine_items(sources, items)
+    return combine_items([source for source, _ in pairs], items)
 
 
 def _transduce(
@@ -333,6 +346,7 @@ def _summary(
         "more_sources": [str(source) for source in config.more_sources],
         "method": "auto" if isinstance(model, AutoTransduction) else "game",
         "backbone": config.backbone if items.images else None,
+        "more_backbones": list(config.more_backbones),
         "options": {**PRESETS["default"], **config.transduction},
         "balance": config.balance,
         "items": len(items.names),

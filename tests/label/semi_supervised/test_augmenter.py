@@ -15,7 +15,7 @@ from sklearn.exceptions import NotFittedError
 
 from entourage.backbones.registry import load_backbone
 from entourage.label import GraphTransduction, LabelSpreading, exclusion_prior
-from entourage.label.semi_supervised import AugmentOptions, ImageClassifier, LabelAugmenter
+from entourage.label.semi_supervised import AugmentOptions, ImageClassifier, LabelAugmenter, self_training
 from entourage.label.semi_supervised import views as views_module
 from entourage.label.semi_supervised.augmenter import VIEW_CACHE
 from entourage.label.semi_supervised.method import MethodOptions
@@ -308,3 +308,31 @@ def test_invalid_input_raises_before_any_work(
     model = LabelAugmenter(labeller, str(given["backbone"]), OPTIONS, device=str(given["device"]))  # type: ignore[arg-type]
     with pytest.raises((TypeError, ValueError), match=message):
         model.fit(given["pixels"], given["y"], changes.get("prior"))  # type: ignore[arg-type]
+
+
+def test_first_labels_come_from_the_features_of_all_backbones(
+    toys: ModuleType, toy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pixels, truth = toys.images()
+    seen: list[tuple[int, ...]] = []
+    fit = self_training.fit_graph_labels
+
+    def record(features: torch.Tensor, *arguments: Any) -> Any:
+        seen.append(tuple(features.shape))
+        return fit(features, *arguments)
+
+    monkeypatch.setattr(self_training, "fit_graph_labels", record)
+    options = replace(ALL_LAYERS, rounds=1, training=replace(ALL_LAYERS.training, max_steps=1))
+    model = LabelAugmenter(None, [toy, "other"], options, device="cpu", progress=False).fit(pixels, few(truth))
+    assert seen == [(30, 16), (30, 8)]
+    assert model.classifier_.backbone == toy
+    assert model.features_.shape == (30, 8)
+
+
+def test_a_run_with_other_backbones_is_not_resumed(toys: ModuleType, toy: str, tmp_path: Path) -> None:
+    pixels, truth = toys.images()
+    options = replace(ALL_LAYERS, rounds=1, training=replace(ALL_LAYERS.training, max_steps=1))
+    both = LabelAugmenter(None, [toy, toy], options, device="cpu", run_dir=tmp_path, progress=False)
+    both.fit(pixels, few(truth))
+    with pytest.raises(ValueError, match="backbone"):
+        clone(both).set_params(backbone=toy).fit(pixels, few(truth))

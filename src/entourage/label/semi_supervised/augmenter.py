@@ -21,7 +21,7 @@ from entourage.io.progress import process_count
 from entourage.label.base import GraphLabeller
 from entourage.label.semi_supervised.classifier import ImageClassifier
 from entourage.label.semi_supervised.data import Images, PixelArray, SemiSupervisedData, stack_images
-from entourage.label.semi_supervised.network import ImageNetwork
+from entourage.label.semi_supervised.network import ImageNetwork, compute_outputs
 from entourage.label.semi_supervised.options import AugmentOptions
 from entourage.label.semi_supervised.pseudo_labels import check_affinity
 from entourage.label.semi_supervised.self_training import SelfTrainingResult, run_config, run_directory, self_train
@@ -43,7 +43,8 @@ class LabelAugmenter(ClassifierMixin, BaseEstimator):
 
     Args:
         labeller: labels all images over a graph; by default `GraphTransduction()`.
-        backbone: name of the initial network.
+        backbone: name of the initial network; of several, the first is trained, and the graph of the first labels is
+            that of the features of all.
         options: options of rounds, graph and training; by default the preset "default".
         device: device of all computations.
         run_dir: folder for checkpoints, from which an interrupted `fit` is resumed; None writes nothing.
@@ -82,7 +83,7 @@ class LabelAugmenter(ClassifierMixin, BaseEstimator):
     def __init__(
         self,
         labeller: GraphLabeller | None = None,
-        backbone: str = "efficientnet-lite1",
+        backbone: str | Sequence[str] = "efficientnet-lite1",
         options: AugmentOptions | None = None,
         *,
         device: str | torch.device = "auto",
@@ -129,11 +130,12 @@ class LabelAugmenter(ClassifierMixin, BaseEstimator):
         targets = read_targets(np.asarray(fill_missing_labels(y)))
         prior_matrix = None if prior is None else np.asarray(prior, dtype=np.float64)
         initial_distributions(targets, prior_matrix)  # validate the prior before all images are decoded
-        backbone = load_backbone(self.backbone, "cpu", frozen=False)
-        side = (options.size, options.size)
-        backbone = replace(backbone, preprocessing=replace(backbone.preprocessing, size=side, crop=1.0))
+        name, *others = [self.backbone] if isinstance(self.backbone, str) else self.backbone
+        backbone = _at_size(load_backbone(name, "cpu", frozen=False), options.size)
+        more = [_at_size(load_backbone(other, "cpu"), options.size) for other in others]
         body, run_dir = backbone.module, None if self.run_dir is None else Path(self.run_dir)
-        config = run_config(backbone.origin, options, labeller, targets, prior_matrix, device)
+        origin = " + ".join(one.origin for one in (backbone, *more))
+        config = run_config(origin, options, labeller, targets, prior_matrix, device)
         with run_directory(run_dir, config) as run:
             live = LiveViews(source() if callable(source) else source, backbone.preprocessing, options.view_options)
             data = SemiSupervisedData(live, targets.codes, len(targets.classes))  # validates the labels
@@ -152,6 +154,7 @@ class LabelAugmenter(ClassifierMixin, BaseEstimator):
                 prior=prior_matrix,
                 run_dir=run_dir,
                 progress=self.progress,
+                more_features={one.origin: self._features(one, live, device) for one in more},
             )
             self.student_: StudentResult | None = None
             if use_student(options, len(data), device):
@@ -194,6 +197,11 @@ class LabelAugmenter(ClassifierMixin, BaseEstimator):
         return body, cache_views(
             stem, live, device, seed=options.method_options.seed, file=file, progress=self.progress
         )
+
+    def _features(self, backbone: Backbone, live: LiveViews, device: torch.device) -> torch.Tensor:
+        """Return the features of the images by another backbone, shape (n, d)."""
+        views = LiveViews(live.bank.values, backbone.preprocessing, live.options)
+        return compute_outputs(backbone.module, views, device, progress=self.progress)
 
     def predict(self, images: Images) -> NDArray[np.generic]:
         """Predict the most probable class of each image.
@@ -239,6 +247,11 @@ class LabelAugmenter(ClassifierMixin, BaseEstimator):
             The accuracy.
         """
         return labelled_accuracy(self.predict(images), y, sample_weight)
+
+
+def _at_size(backbone: Backbone, size: int) -> Backbone:
+    """Return a backbone for square images of a size, without cropping."""
+    return replace(backbone, preprocessing=replace(backbone.preprocessing, size=(size, size), crop=1.0))
 
 
 def _check_types(options: object, labeller: object) -> None:

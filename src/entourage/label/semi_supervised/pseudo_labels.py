@@ -279,6 +279,18 @@ def fit_graph_labels(
     return GraphFit(PseudoLabels.from_labeller(fitted), score, fitted)
 
 
+def join_features(*features: Tensor) -> Tensor:
+    """Scale the features of several networks to length 1 each, and put them side by side.
+
+    Args:
+        features: each of shape (n, d_i).
+
+    Returns:
+        Features, shape (n, d_1 + d_2 + ...); the squared distances of two points are the sums of those of the networks.
+    """
+    return torch.cat([normalize_rows(one) for one in features], dim=1)
+
+
 def build_graph(features: Tensor, labeller: GraphLabeller, options: AugmentOptions) -> sparse.csr_matrix:
     """Build the graph of a labeller, shape (n, n), according to its arguments.
 

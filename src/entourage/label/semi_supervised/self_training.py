@@ -35,6 +35,7 @@ from entourage.label.semi_supervised.pseudo_labels import (
     count_held_out,
     fit_graph_labels,
     is_significantly_lower,
+    join_features,
 )
 from entourage.label.targets import Floats, Targets
 from entourage.runs.directory import RunDirectory, restart_hint
@@ -105,6 +106,7 @@ def self_train(
     prior: Floats | None = None,
     run_dir: Path | None = None,
     progress: bool | None = None,
+    more_features: Mapping[str, Tensor] = MappingProxyType({}),
 ) -> SelfTrainingResult:
     """Label all images over a graph of their features and train a network on these labels, in rounds.
 
@@ -122,14 +124,17 @@ def self_train(
         prior: prior of each image, shape (n, m), or None.
         run_dir: folder for checkpoints, from which an interrupted run is resumed; None writes nothing.
         progress: show progress; None: only on a terminal.
+        more_features: by name, features of the images by other networks, each of shape (n, d), for the graph of the
+            first labels only.
 
     Returns:
         The network of the last accepted round, with its features and labels.
     """
     check_affinity(labeller)
     features = compute_outputs(network.body, data.views, device, progress=progress)
-    labels, score, fitted = fit_graph_labels(features, data, labeller, options, prior)
-    game, rounds = digest_game(network, data, labeller, options, prior), list[Round]()
+    seen = join_features(features, *(more.to(device) for more in more_features.values())) if more_features else features
+    labels, score, fitted = fit_graph_labels(seen, data, labeller, options, prior)
+    game, rounds = digest_game(network, data, labeller, options, prior, tuple(more_features)), list[Round]()
     best: float | None = None  # highest score of the graphs that labels were taken from
     for number in range(1, options.rounds + 1):
         started = time.perf_counter()
@@ -200,15 +205,17 @@ def digest_game(
     labeller: GraphLabeller,
     options: AugmentOptions,
     prior: Floats | None,
+    others: tuple[str, ...] = (),
 ) -> str:
     """Return a digest of everything that determines the labels of the rounds.
 
-    These are the images and their labels, the initial network, the labeller with its arguments, the options of the
-    graph, and the prior.
+    These are the images and their labels, the initial network and the names of others, the labeller with its arguments,
+    the options of the graph, and the prior.
     """
     params = list(labeller_params(labeller).items())
     graph = (options.n_neighbors, options.metric, options.balance)
-    notes = (type(labeller).__name__, params, graph, data.views.digest(), data.n_classes)
+    notes: tuple[object, ...] = (type(labeller).__name__, params, graph, data.views.digest(), data.n_classes)
+    notes = (*notes, others) if others else notes
     priors = () if prior is None else (np.asarray(prior, dtype=np.float64),)
     return fingerprint(repr(notes), data.codes, digest_weights(network.body.state_dict()), *priors)
 

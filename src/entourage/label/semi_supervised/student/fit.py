@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from torch import Tensor
 
-from entourage.game.similarity import normalize_rows
 from entourage.label.base import GraphLabeller
 from entourage.label.semi_supervised.data import SemiSupervisedData
 from entourage.label.semi_supervised.network import ImageNetwork, compute_outputs
@@ -27,6 +26,7 @@ from entourage.label.semi_supervised.pseudo_labels import (
     fit_graph_labels,
     fit_labeller,
     is_significantly_lower,
+    join_features,
 )
 from entourage.label.semi_supervised.self_training import (
     LABELS_MISMATCH,
@@ -133,7 +133,7 @@ def train_student(
     trained.load_state_dict(task.final_model().state_dict())
     outputs = compute_outputs(trained.body, views, device, progress=progress)
     own = fit_graph_labels(outputs, data, labeller, options, prior)
-    both = torch.cat([normalize_rows(outputs), normalize_rows(torch.from_numpy(rounds.features).to(device))], dim=1)
+    both = join_features(outputs, torch.from_numpy(rounds.features).to(device))
     final = fit_graph_labels(both, data, labeller, options, prior)
     predicted = _classes(trained, outputs)
     return StudentResult(
