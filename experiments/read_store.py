@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Literal
 
@@ -50,7 +50,7 @@ class PageStore:
         if names is not None and names.exists():
             stored = read_json_object(names).get("names", [])
             return [Excerpt(str(name), partial(_find, music, split, str(name))) for name in stored]
-        found = songs(split) if music == "songs" else quartets(split)
+        found = _works(music, split)
         if names is not None:
             names.parent.mkdir(parents=True, exist_ok=True)
             write_json(names, {"names": [excerpt.name for excerpt in found]}, indent=1)
@@ -78,5 +78,9 @@ class PageStore:
 
 def _find(music: Music, split: Split, name: str) -> str:
     """Return the MusicXML of a work."""
-    found = songs(split) if music == "songs" else quartets(split)
-    return next(excerpt.text for excerpt in found if excerpt.name == name)
+    return next(excerpt.text for excerpt in _works(music, split) if excerpt.name == name)
+
+
+@cache
+def _works(music: Music, split: Split) -> list[Excerpt]:
+    return songs(split) if music == "songs" else quartets(split)

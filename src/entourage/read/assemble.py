@@ -51,7 +51,11 @@ class SystemReading:
 
 
 def read_symbols(
-    image: GrayImage, detections: Detections, page: GrayImage | None = None, method: Method = "search"
+    image: GrayImage,
+    detections: Detections,
+    page: GrayImage | None = None,
+    method: Method = "search",
+    layout: Layout | None = None,
 ) -> tuple[Layout, list[SystemReading]]:
     """Read the music of a page from its symbols.
 
@@ -60,11 +64,12 @@ def read_symbols(
         detections: the symbols on it, in the same pixels.
         page: the same page at a higher resolution, at which the number of beams of each stem is measured.
         method: how durations and voices are found; see `solve_by`.
+        layout: staves, systems and bar lines; None: they are read from the image.
 
     Returns:
         The layout, and the measures of each system. Boxes are in the same pixels.
     """
-    layout = read_layout(image, detections)
+    layout = layout or read_layout(image, detections)
     glyphs = to_glyphs(detections)
     beams = _beam_ink(layout, glyphs, image, page)
     spans = [spans_of(layout, system, glyphs, beams) for system in layout.systems]

@@ -12,6 +12,7 @@ from entourage.detect import Detections, Detector
 from entourage.detect.detector import is_upright
 from entourage.detect.preprocessing.prepare import PreparedPage
 from entourage.detect.preprocessing.reading import GrayImage
+from entourage.read.layout.lean import Lean
 
 Floats = NDArray[np.float64]
 
@@ -25,18 +26,30 @@ class UprightPage:
         symbols: detections in pixels of `prepared.image`.
         turned: degrees counter-clockwise by which the page was turned: 0, 90, 180 or 270.
         size: width and height of the input page.
+        lean: lean of vertical lines that was removed from image and symbols, or None.
     """
 
     prepared: PreparedPage
     symbols: Detections
     turned: int
     size: tuple[int, int]
+    lean: Lean | None = None
 
     @property
     def straight(self) -> GrayImage:
         """The turned and straightened page at the resolution of the input, shape (h, w)."""
         rotation = self.prepared.rotation
-        return self.prepared.page if rotation is None else rotation.apply(self.prepared.page)
+        page = self.prepared.page if rotation is None else rotation.apply(self.prepared.page)
+        if self.lean is None or self.prepared.image is None:
+            return page
+        return self.lean.image(page, page.shape[0] / self.prepared.image.shape[0])
+
+    def without_lean(self, lean: Lean) -> UprightPage:
+        """Return the page on which the vertical lines of systems do not lean."""
+        if self.prepared.image is None:
+            return self
+        prepared = replace(self.prepared, image=lean.image(self.prepared.image))
+        return replace(self, prepared=prepared, symbols=lean.symbols(self.symbols), lean=lean)
 
 
 def find_upright(detector: Detector, image: GrayImage) -> UprightPage:
@@ -92,6 +105,8 @@ def to_input_boxes(boxes: Floats, page: UprightPage) -> Floats:
     prepared = page.prepared
     if prepared.image is None:
         raise ValueError(f"boxes: the page has no staves ({prepared.message}); expected one with staves")
+    if page.lean is not None:
+        boxes = page.lean.invert(boxes)
     straight = prepared.page.shape if prepared.rotation is None else prepared.rotation.size[::-1]
     scale = np.array([straight[1] / prepared.image.shape[1], straight[0] / prepared.image.shape[0]] * 2)
     mapped = boxes * scale

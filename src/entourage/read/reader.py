@@ -22,6 +22,8 @@ from entourage.read.formats.mei import write_mei
 from entourage.read.formats.midi import write_midi
 from entourage.read.formats.musicxml import to_musicxml, write_musicxml
 from entourage.read.formats.score_json import write_score
+from entourage.read.layout.lean import find_lean
+from entourage.read.layout.page import read_layout
 from entourage.read.orientation import UprightPage, find_upright, symbols_on_input, to_input_boxes
 from entourage.read.parts import SystemMusic, join_parts
 from entourage.read.rhythm.crossing import Method
@@ -279,11 +281,15 @@ class ScoreReader:
         Returns:
             The music of the page.
         """
-        prepared = page.prepared
         readings: list[SystemReading] = []
         headings = Headings()
+        layout = None if page.prepared.image is None else read_layout(page.prepared.image, page.symbols)
+        if layout is not None and (lean := find_lean(layout.systems, layout.ink.shape[0])) is not None:
+            page, layout = page.without_lean(lean), None
+        prepared = page.prepared
         if prepared.image is not None:
-            layout, readings = read_symbols(prepared.image, page.symbols, page.straight, method or self.method)
+            method = method or self.method
+            layout, readings = read_symbols(prepared.image, page.symbols, page.straight, method, layout)
             if self.recognizer is not None and any(reading.chords for reading in readings):
                 headings = attach_text(readings, self.recognizer.read(prepared.image), layout.ink)
         reading = _on_input(page, readings)

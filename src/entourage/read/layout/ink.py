@@ -62,3 +62,27 @@ def leaning_coverage(ink: Mask, low: int, high: int, top: int, bottom: int) -> F
     wide[:, 1:] |= part[:, :-1]
     wide[:, :-1] |= part[:, 1:]
     return np.asarray(wide[:, low - first : low - first + high - low].mean(axis=0), dtype=np.float64)
+
+
+def leaning_join(above: StaffLines, below: StaffLines, ink: Mask) -> float:
+    """Return the fraction of ink on the best line between the left ends of two staves, whatever its direction.
+
+    Args:
+        above, below: neighbouring staves.
+        ink: ink of the page, shape (h, w).
+
+    Returns:
+        The largest fraction of rows between the staves that have ink within a pixel of a line parallel to that between
+        their left ends, at most a space away from them.
+    """
+    top, bottom = round(above.bottom(above.left)) + 2, round(below.top(below.left)) - 1
+    rows = np.arange(max(0, top), min(bottom, ink.shape[0]))
+    if len(rows) < 3:
+        return 0.0
+    course = np.interp(rows, [top, bottom], [above.left, below.left])
+    best = 0.0
+    for shift in range(-SPACE, SPACE + 1):
+        columns = np.clip(np.round(course + shift).astype(np.int64), 1, ink.shape[1] - 2)
+        hits = ink[rows, columns - 1] | ink[rows, columns] | ink[rows, columns + 1]
+        best = max(best, float(hits.mean()))
+    return best

@@ -10,7 +10,7 @@ from entourage.detect import Detections
 from entourage.detect.options import INTERLINE
 from entourage.detect.preprocessing.reading import GrayImage
 from entourage.read.layout.bars import MIN_BAR_COVERAGE, _run, find_bars, is_glyph, music_begins
-from entourage.read.layout.ink import binarize, boxes_of, gap_coverage
+from entourage.read.layout.ink import binarize, boxes_of, gap_coverage, leaning_join
 from entourage.read.layout.staves import (
     MIN_STAFF_SCORE,
     NARROW_WINDOW,
@@ -21,6 +21,8 @@ from entourage.read.layout.staves import (
 )
 from entourage.read.layout.systems import Floats, Layout, Mask, StaffLines, System
 
+_MIN_JOIN_COVERAGE = 0.85  # minimum of a vertical line that joins two staves
+_MIN_LEANING_COVERAGE = 0.75  # the same of a line between their left ends
 _MIN_BRACKET = 4  # pixels: a thinner line at the left end joins the staves of a system
 
 
@@ -70,12 +72,14 @@ def _group_staves(staves: list[StaffLines], ink: Mask, detections: Detections) -
 
 
 def _joined_at_left(above: StaffLines, below: StaffLines, ink: Mask) -> bool:
-    """Return whether a vertical line near the left ends of two staves joins them."""
-    left = max(above.left, below.left)
+    """Return whether a line near the left ends of two staves joins them; on photographs it leans."""
     if abs(above.left - below.left) > 6 * INTERLINE:
         return False
+    left = max(above.left, below.left)
     coverage = gap_coverage(above, below, ink, left - 2.5 * INTERLINE, left + 2.0 * INTERLINE)
-    return bool(coverage.max(initial=0) >= 0.85)
+    if coverage.max(initial=0) >= _MIN_JOIN_COVERAGE:
+        return True
+    return leaning_join(above, below, ink) >= _MIN_LEANING_COVERAGE
 
 
 def _braced(above: StaffLines, below: StaffLines, braces: Floats) -> bool:
