@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments import cluster_images, cluster_points, cluster_speakers, detect_deepscores, label_cifar10
+from experiments import cluster_images, cluster_points, cluster_speakers, detect_deepscores, label_cifar10, read_pages
 from experiments.ledger import Ledger
+from experiments.read_works import Split
 from experiments.tables import mean_and_spread
 
 NETWORK = "EfficientNet-Lite1"  # backbone of the rows of label and embed
@@ -44,7 +45,7 @@ def read_headlines(results: Path) -> list[Headline]:
         results: folder of the results.
 
     Returns:
-        Headlines in the order label, embed, cluster, engrave, detect.
+        Headlines in the order label, embed, cluster, engrave, detect, read, serve.
 
     Raises:
         ValueError: a file has no such row.
@@ -62,6 +63,10 @@ def read_headlines(results: Path) -> list[Headline]:
         "engrave_truth.txt": _engrave_truth,
         "engrave_classification.json": _engrave_classification,
         "detect_deepscores.json": _detect,
+        "read_pages.json": _read_final,
+        "read_pages_dev.json": _read_dev,
+        "label_suggestions.md": _suggestions,
+        "serve_label.txt": _serve_label,
     }
     return [line for name, read in readers.items() if (results / name).is_file() for line in read(results / name)]
 
@@ -191,3 +196,63 @@ def _detect(path: Path) -> Iterator[Headline]:
         text = f"{data}, shipped small Deep Watershed Detector; {protocol}, {len(row['classes'])} classes"
         n = f"{row['pages']} pages, {row['objects']:,} objects"
         yield Headline("detect", f"mAP {100 * row['mAP']:.1f} %", text, n, f"thesis {reference}", f"{path.stem}.md")
+
+
+def _read_final(path: Path) -> Iterator[Headline]:
+    yield from _read(path, "final").values()
+
+
+def _read_dev(path: Path) -> Iterator[Headline]:
+    """Yield the music of which there are no final figures yet."""
+    final = _read(path.with_name("read_pages.json"), "final")
+    yield from (line for music, line in _read(path, "dev").items() if music not in final)
+
+
+def _read(path: Path, split: Split) -> dict[str, Headline]:
+    """Return a headline for each kind of music: of pages of MuseScore, which nothing was trained on, and real scans."""
+    if not path.with_suffix(".md").is_file():  # the table is written after the first set of pages
+        return {}
+    rows = Ledger(path.stem, path.parent).rows
+    lines: dict[str, Headline] = {}
+    for one in read_pages.page_sets(split):
+        if one.engine == "verovio" or one.look not in ("clean", "print"):
+            continue
+        # Pages that were read with text, if there are as many as without it.
+        counts = {text: read_pages.pooled(rows, one.name + text, "all") for text in (read_pages.WITH_TEXT, "")}
+        text, (n_pages, score) = max(counts.items(), key=lambda item: item[1][0])
+        if not n_pages:
+            continue
+        system, published, pages = read_pages.PUBLISHED[one.music]
+        music = f"{one.music} engraved by MuseScore" if one.look == "clean" else f"real scans, {one.engine.title()}"
+        works = "held-out works" if split == "final" else "pages that the reader was developed on"
+        lines[one.music] = Headline(
+            "read",
+            f"OMR-NED {score.omr_ned:.1f} %, F1 of notes {score.note_f1:.1f} %",
+            f"{music}, shipped detector, text {'read' if text else 'not read'}; {works}",
+            f"{n_pages} pages, {score.notes_truth:,} notes",
+            f"{system} {published} ({pages}, not the same pages)",
+            f"{path.stem}.md",
+        )
+    return lines
+
+
+def _suggestions(path: Path) -> Iterator[Headline]:
+    strategy, labels = _find(path, r"relative to random \|.*\n\|[ |-]+\n\| (\w+) \| ([\d.]+ ± [\d.]+) \|")
+    (baseline,) = _find(path, r"\n\| random \| ([\d.]+ ± [\d.]+) \|")
+    (seeds,) = _find(path, r"of (\d+) seeds")
+    row = f"digits of scikit-learn, items suggested by {strategy}; until 90 % of the accuracy of 20 labels per class"
+    yield Headline("serve", f"{labels} labels", row, f"{seeds} seeds", f"{baseline} with random items", path.name)
+
+
+def _serve_label(path: Path) -> Iterator[Headline]:
+    items, median, tail, labels = (
+        *_find(path, r"([\d,]+) items, first opening"),
+        *_find(path, r"key to all labels: median (\d+) ms, p95 (\d+) ms \((\d+) labels\)"),
+    )
+    row = f"from a key to new labels of all {items} items, synthetic features, on a CPU"
+    yield Headline("serve", f"{median} ms, p95 {tail} ms", row, f"{labels} labels", "", path.name)
+    kills, acknowledged, lost = _find(
+        path, r"killed (\d+) times while labelling: (\d+) acknowledged labels, (\d+) lost"
+    )
+    row = "the server is killed while labels arrive, then started again"
+    yield Headline("serve", f"{lost} of {acknowledged} labels lost", row, f"{kills} kills", "", path.name)

@@ -49,7 +49,14 @@ _TIMEOUT = 300.0
 _COMPARISONS = {"all": (), "music": ("lyrics", "directions")}  # kinds of symbols that a comparison leaves out
 _TRAINED_ON = ("verovio",)
 _METHOD: Method = "search"  # that of the reader; the others are compared without lyrics and directions
-_WITH_TEXT = "+text"
+WITH_TEXT = "+text"  # end of the names of sets that are read with --text
+
+# OMR-NED of the best published system on pages of the same kind, by its authors: its own pages, not those used here.
+PUBLISHED = {
+    "songs": ("copisteria", 17.2, "songs engraved by MuseScore"),
+    "quartets": ("copisteria", 6.0, "quartets engraved by MuseScore"),
+    "scans": ("copisteria", 34.1, "112 scans of piano music"),
+}
 
 
 @dataclass(frozen=True)
@@ -113,7 +120,7 @@ def main() -> None:
             print(f"{name}: left out, MuseScore 3 is not installed", flush=True)
             continue
         for page, make in pages_of(sets[name], split, options.pages, store):
-            key = name + (_WITH_TEXT if options.text else "")
+            key = name + (WITH_TEXT if options.text else "")
             book.row(f"{key}: {page}", partial(measure, reader, make, () if options.text else get_args(Method)))
         title = "Reading of pages" if split == "final" else "Reading of pages that the reader was developed on"
         book.write_table(title, partial(summary, split=split))
@@ -234,7 +241,7 @@ def pooled(rows: Mapping[str, Row], name: str, kind: str) -> tuple[int, PageScor
 
 def summary(book: Ledger, *, split: Split) -> str:
     """Return the tables of the sets that have pages."""
-    names = {one.name + text: (one, text) for one in page_sets(split) for text in ("", _WITH_TEXT)}
+    names = {one.name + text: (one, text) for one in page_sets(split) for text in ("", WITH_TEXT)}
     rows = {name: item for name, item in names.items() if pooled(book.rows, name, "all")[0]}
     parts = [
         "OMR-NED in % (0 is a perfect reading), also without lyrics and directions; F1 of notes in %; measures that "
