@@ -6,6 +6,7 @@ by and works of the final figures are disjoint.
 
 from __future__ import annotations
 
+import codecs
 import copy
 import io
 import os
@@ -46,7 +47,7 @@ _DEV_QUARTETS = ("haydn/", "mozart/k80", "mozart/k156")
 _MAX_MEASURES = 120  # no page holds more
 _MUSESCORE = ("mscore3", "mscore", "musescore3", "musescore", "MuseScore3")
 _DPI = 300
-_TIMEOUT = 120
+_TIMEOUT = 300
 _VEROVIO_FONT = "Bravura"
 _GRID = 16  # pixels between the points at which a deformation is inverted
 _INVERSE_STEPS = 25
@@ -126,7 +127,8 @@ def _unpack(data: bytes) -> str:
     """Return the score in a compressed MusicXML file."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         name = next(n for n in archive.namelist() if n.endswith((".xml", ".musicxml")) and not n.startswith("META-INF"))
-        return archive.read(name).decode("utf-8-sig")
+        content = archive.read(name)
+        return content.decode("utf-16" if content[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig")
 
 
 def cut(text: str, start: int, count: int) -> str:
@@ -320,7 +322,10 @@ def _musescore(text: str) -> tuple[int, list[GrayImage], str]:
         environment = {**os.environ, "QT_QPA_PLATFORM": "offscreen", "XDG_RUNTIME_DIR": name}
         for output in ("layout.musicxml", "page.png"):
             command = [program, "-r", str(_DPI), "-o", output, "score.musicxml"]
-            subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=_TIMEOUT, check=False)
+            try:
+                subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=_TIMEOUT, check=False)
+            except subprocess.TimeoutExpired as error:
+                raise ValueError(f"{program}: stopped after {_TIMEOUT} seconds; expected an engraved page") from error
         pages = sorted(folder.glob("page-*.png"), key=lambda path: int(path.stem.rpartition("-")[2]))
         layout = folder / "layout.musicxml"
         if not pages or not layout.exists():
