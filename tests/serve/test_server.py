@@ -10,10 +10,8 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from starlette.testclient import TestClient
 
 from entourage.runs.directory import lock_directory
-from entourage.serve.app import build_app, report_routes
 from entourage.serve.labelling.session import SessionConfig
 from entourage.serve.server import HOST, ServeOptions, bind, serve_directory, serve_labelling
 
@@ -114,16 +112,3 @@ def test_items_of_a_clustering_or_an_index_must_be_confirmed(
     (tmp_path / "run" / file).write_text(text)
     with pytest.raises(ValueError, match=r"its items are in .*photos; expected --source"):
         serve_directory(tmp_path / "run", OPTIONS)
-
-
-def test_reports_run_no_scripts_but_those_of_this_project(tmp_path: Path) -> None:
-    (tmp_path / "report.html").write_text("<script>alert(1)</script>")
-    client = TestClient(build_app(report_routes(tmp_path / "report.html"), "report.html"))
-    assert "api/report" in client.get("/").text
-    answer = client.get("/api/report")
-    policy = answer.headers["content-security-policy"]
-    assert policy.startswith("sandbox allow-scripts; default-src 'none'; script-src 'sha256-")
-    assert "unsafe-inline" not in policy.partition("style-src")[0]
-    assert "allow-same-origin" not in policy
-    (tmp_path / "report.html").unlink()
-    assert client.get("/api/report").status_code == 400
