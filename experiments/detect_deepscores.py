@@ -30,11 +30,12 @@ from entourage.detect.training.train import TrainConfig
 from experiments.command import run_command
 from experiments.detect_baseline_models import BASELINES, need_torchvision
 from experiments.detect_baselines import BaselineDetector, train_baseline
-from experiments.detect_handwriting import handwritten_table
+from experiments.detect_handwriting import handwritten_table, synthetic_table
 from experiments.detect_rows import (
     load_test_sets,
     make_recipe,
     measured_rows,
+    median_sizes,
     packed_pages,
     percent,
     record_training,
@@ -148,7 +149,8 @@ def measure(book: Ledger, name: str, make: Callable[[], PageDetector], options: 
 def _scored_row(
     detections: Callable[[], TimedDetections], pages: Sequence[GroundTruthPage], class_list: ClassList
 ) -> dict[str, Any]:
-    return score_row(evaluate_detections(detections(), pages, class_list))
+    row = score_row(evaluate_detections(detections(), pages, class_list))
+    return {**row, "sizes": median_sizes(pages, class_list)}
 
 
 def baseline(book: Ledger, name: str, options: argparse.Namespace) -> BaselineDetector:
@@ -238,6 +240,9 @@ def _text(book: Ledger) -> str:
         [(name, *cells) for name, cells in PUBLISHED.items()],
     )
     parts = [table(header, rows), published]
+    synthetic = [book.rows[key] for name in (SHIPPED, "DWD") if (key := f"{name}: clean, v1") in book.rows]
+    if synthetic:
+        parts.append(synthetic_table(synthetic[0]["classes"], synthetic[0].get("sizes", {})))
     handwritten = [book.rows[key] for name in (SHIPPED, "DWD") if (key := f"{name}: {HANDWRITTEN}") in book.rows]
     if handwritten:
         parts.append(handwritten_table(handwritten[0]["classes"]))

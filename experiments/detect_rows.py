@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -14,7 +14,7 @@ import numpy as np
 
 from entourage.detect.detector import Detector
 from entourage.detect.evaluation.ground_truth import GroundTruthPage, read_ground_truth, subsample_evenly
-from entourage.detect.evaluation.page_evaluation import Evaluation
+from entourage.detect.evaluation.page_evaluation import ClassList, Evaluation, ground_truth_detections
 from entourage.detect.options import InferenceOptions, NetworkOptions, preset
 from entourage.detect.training.task import Recipe
 from entourage.detect.training.train import TrainConfig, TrainingClasses, load_training_pages, train_detector
@@ -181,6 +181,16 @@ def score_row(evaluation: Evaluation) -> dict[str, Any]:
         "seconds": evaluation.seconds,
         "classes": {name: [int(n), *(round(float(one), 4) for one in values)] for name, n, *values in each},
     }
+
+
+def median_sizes(pages: Sequence[GroundTruthPage], class_list: ClassList) -> dict[str, list[float]]:
+    """Return the median width and height of the symbols of each class, in interlines."""
+    sizes: dict[str, list[Any]] = {}
+    for page in pages:
+        truth = ground_truth_detections(page, class_list)
+        for name, (x0, y0, x1, y1) in zip(truth.names, truth.boxes.tolist(), strict=True):
+            sizes.setdefault(name, []).append(((x1 - x0) / page.interline, (y1 - y0) / page.interline))
+    return {name: [round(float(v), 3) for v in np.median(each, axis=0)] for name, each in sizes.items()}
 
 
 def percent(value: float | None) -> str:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from experiments.detect_handwriting import PUBLISHED, handwritten_table
+from experiments.detect_handwriting import PUBLISHED, SYNTHETIC, handwritten_table, synthetic_table
 
 
 def test_the_table_has_published_and_measured_figures_and_means_of_split_classes() -> None:
@@ -15,3 +15,12 @@ def test_the_table_has_published_and_measured_figures_and_means_of_split_classes
 def test_the_chapter_lists_its_best_of_each_overlap() -> None:
     for at in (2, 3):
         assert sum(row[at] is not None for row in PUBLISHED) == 19  # twenty, of which letter-c stands there twice
+
+
+def test_the_table_of_deepscores_has_sizes_and_both_figures() -> None:
+    classes = {"rest16th": [40, 0.9, 0.99, 1.0], "fClef": [7, 0.5, 0.6, 0.7]}
+    lines = synthetic_table(classes, {"rest16th": [1.25, 2.5]}).splitlines()
+    assert len(lines) == len(SYNTHETIC) + 2
+    assert "| rest16th | 40 | 1.25 x 2.50 | 87.7 | 99.0 | 92.3 | 100.0 |" in lines
+    assert "| fClef | 7 | - | - | 60.0 | 71.8 | 70.0 |" in lines
+    assert [sum(row[at] is not None for row in SYNTHETIC) for at in (2, 3)] == [20, 20]

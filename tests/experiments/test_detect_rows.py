@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from experiments.detect_ablation import UNREFINED, corpus_counts, with_typical_sizes
-from experiments.detect_rows import load_test_sets, percent, record_training, sort_rows, training_row
+from experiments.detect_rows import load_test_sets, median_sizes, percent, record_training, sort_rows, training_row
 from experiments.ledger import Ledger
 from tests.detect.engraved import some_pages
 from tests.detect.small import small_data, small_detector
@@ -276,3 +276,10 @@ def test_sets_are_named_and_spread(tmp_path: Path) -> None:
         load_test_sets(argparse.Namespace(test=["a"], pages=3, split="test"))
     assert percent(0.1234) == "12.3"
     assert percent(None) == percent(float("nan")) == "-"
+
+
+def test_median_sizes_are_in_interlines() -> None:
+    boxes = np.array([[0, 0, 10, 20], [0, 0, 30, 40], [0, 0, 5, 5]], dtype=np.float32)
+    names = [("stem", "", "stem"), ("stem", "", "stem"), ("beam", "", "beam")]
+    page = make_page("p", Path("p.png"), 10.0, names, boxes)
+    assert median_sizes([page], "extended") == {"stem": [2.0, 3.0], "beam": [0.5, 0.5]}
