@@ -9,6 +9,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -59,6 +61,20 @@ def _available() -> list[str]:
 
     names = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
     return [*names, "mps"] if torch.backends.mps.is_available() else names
+
+
+@cache
+def has_bfloat16_instructions(cpuinfo: str = "/proc/cpuinfo") -> bool:
+    """Return whether the processor has instructions for bfloat16; False where Linux does not list them.
+
+    Args:
+        cpuinfo: file in which Linux describes the processor.
+    """
+    try:
+        flags = Path(cpuinfo).read_text(encoding="utf-8").split()
+    except OSError:
+        return False
+    return not {"avx512_bf16", "amx_bf16"}.isdisjoint(flags)
 
 
 @contextmanager

@@ -319,3 +319,19 @@ def test_weights_for_handwriting_that_are_not_installed_are_named(monkeypatch: p
     assert "muscima" not in shipped_detectors()
     with pytest.raises(ValueError, match=r"'muscima': .* not installed; expected: pip install entourage-weights-"):
         find_detector("muscima")
+
+
+def test_a_cpu_computes_in_bfloat16_if_it_has_instructions_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    formats = []
+
+    class Recorder(SquareFinder):
+        def objects(self, *arguments: object, **options: object) -> list[dict[str, Tensor]]:
+            formats.append(torch.is_autocast_enabled("cpu"))
+            return super().objects(*arguments, **options)  # type: ignore[arg-type]
+
+    page = with_squares(staff_page(), [])
+    for native in (False, True):
+        monkeypatch.setattr(module, "has_bfloat16_instructions", lambda native=native: native)
+        for choice in (None, False, True):
+            Detector(Recorder(), InferenceOptions(bfloat16=choice), "cpu").detect(page)
+    assert formats == [False, False, True, True, False, True]

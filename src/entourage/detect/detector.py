@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 import entourage
-from entourage.compute import count_threads, map_ahead, resolve_device
+from entourage.compute import count_threads, has_bfloat16_instructions, map_ahead, resolve_device
 from entourage.detect.detections import Detections
 from entourage.detect.inference.box_refinement import refine_boxes
 from entourage.detect.inference.tiling import ModelOutput, detect_tiles, plan_tiles
@@ -125,6 +125,8 @@ class Detector:
         self.device = resolve_device(device)
         self.model = model.fuse_batch_norm().to(self.device)
         self.options = options or InferenceOptions()
+        native = self.device.type == "cpu" and has_bfloat16_instructions()
+        self._bfloat16 = native if self.options.bfloat16 is None else self.options.bfloat16
         decode = model.options.decode
         self._threshold = decode.threshold if self.options.threshold is None else self.options.threshold
         # The tests for staves and clefs need detections from `MIN_SCORE` on, also if the threshold is higher: staves
@@ -272,8 +274,7 @@ class Detector:
     def _predict(self, page: GrayImage) -> ModelOutput:
         grey = torch.from_numpy(np.require(page, requirements=["C", "W"])).to(self.device)  # (h, w)
         ink = 1 - grey.float() / 255  # ink 1, paper 0
-        half = self.options.bfloat16 and self.device.type == "cuda"
-        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=half):
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self._bfloat16):
             return self.model.objects(ink[None, None], options=self._decode)[0]
 
 

@@ -119,7 +119,7 @@ def refine_lines(ink: Mask, boxes: Boxes, interline: float, ends: float, min_ink
     if len(boxes) == 0:
         return boxes
     height, width = ink.shape
-    total = np.vstack([np.zeros((1, width), np.int32), np.cumsum(ink, axis=0, dtype=np.int32)])  # (h + 1, w)
+    total = cv2.integral(np.ascontiguousarray(ink, dtype=np.uint8))  # (h + 1, w + 1), ink above and to the left
     length = boxes[:, 3] - boxes[:, 1]
     top = np.clip(np.round(boxes[:, 1] + ends * length), 0, height).astype(np.int64)
     bottom = np.clip(np.round(boxes[:, 3] - ends * length), 0, height).astype(np.int64)
@@ -130,7 +130,9 @@ def refine_lines(ink: Mask, boxes: Boxes, interline: float, ends: float, min_ink
     inside = (x >= 0) & (x < width) & (x < np.round(boxes[:, 2]).astype(np.int64)[:, None] + reach)
     clipped = np.clip(x, 0, width - 1)
     rows = np.maximum(bottom - top, 1)[:, None]
-    solid = inside & ((total[bottom[:, None], clipped] - total[top[:, None], clipped]) >= min_ink * rows)
+    low, high = total[top[:, None], clipped + 1], total[bottom[:, None], clipped + 1]
+    low, high = low - total[top[:, None], clipped], high - total[bottom[:, None], clipped]
+    solid = inside & (high - low >= min_ink * rows)
     middle = (boxes[:, [0]] + boxes[:, [2]]) / 2
     nearest = np.abs(np.where(solid, x + 0.5 - middle, np.inf)).argmin(axis=1)  # (n,)
     refined = boxes.copy()
@@ -171,7 +173,9 @@ def refine_components(ink: Mask, boxes: Boxes, interline: float) -> Boxes:
     Returns:
         Boxes, shape (n, 4); those that no components fill are unchanged.
     """
-    _, _, stats, centres = cv2.connectedComponentsWithStats(ink.astype(np.uint8), connectivity=8)
+    _, _, stats, centres = cv2.connectedComponentsWithStatsWithAlgorithm(  # this one takes half the time of the default
+        ink.astype(np.uint8), 8, cv2.CV_32S, cv2.CCL_BBDT
+    )
     left, top, width, height, area = stats[1:].T  # the first component is the paper
     indices = np.flatnonzero(area >= max(1.0, _MIN_COMPONENT_AREA * interline**2))
     order = indices[np.argsort(centres[1:][indices, 0], kind="stable")]  # from left to right

@@ -82,9 +82,9 @@ class PointHead(nn.Module):
             Class logits (m, classes) and box codes (m, box_dim).
         """
         features = torch.cat([sample_cells(level, index, shape) for level in pyramid], 1)  # (m, features)
-        hidden = self.hidden(features)
-        with torch.autocast(hidden.device.type, enabled=False):  # half precision is too coarse for coordinates
-            codes = self.boxes(hidden.float()).view(-1, self.groups, self.box_dim)
+        with torch.autocast(features.device.type, enabled=False):  # half precision is too coarse for coordinates
+            hidden = self.hidden(features.float())
+            codes = self.boxes(hidden).view(-1, self.groups, self.box_dim)
         chosen = index[:, 1, None, None].expand(-1, 1, self.box_dim)
         return self.classes(hidden), codes.gather(1, chosen).squeeze(1)
 
