@@ -97,12 +97,17 @@ def music(values: dict[str, Any]) -> Music:
 @pytest.fixture
 def reading(tmp_path: Path) -> Path:
     """A folder as `entourage read` writes it, with the score `piano`; its scan is in another folder."""
-    (tmp_path / "scans").mkdir()
-    scan = tmp_path / "scans" / "page.png"
+    return write_reading(tmp_path)
+
+
+def write_reading(root: Path) -> Path:
+    """Write the folder `reading`, and the folder `scans` with its page."""
+    (root / "scans").mkdir()
+    scan = root / "scans" / "page.png"
     pixels = np.full(SIZE[::-1], 255, dtype=np.uint8)
     pixels[:, :50] = 90
     Image.fromarray(pixels).save(scan)
-    folder = tmp_path / "reading"
+    folder = root / "reading"
     folder.mkdir()
     score = piano()
     score.pages[0].source = str(scan)
