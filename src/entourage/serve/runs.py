@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ LABELLING = "label"
 READING = "read"
 INDEX = "embed index"
 CLUSTERING = "cluster run"
+DETECTIONS = "detect run"
 _INDEX_FILE = "current.json"  # of an index, which has no summary
 
 
@@ -103,6 +105,11 @@ def score_names(run: Run) -> list[str]:
 def score_sources(run: Run) -> list[str]:
     """Return the files of the pages of a reading, as they were given to the command."""
     sources = [str(page.get("source", "")) for score in _scores(run) for page in score.get("pages", [])]
+    return source_files(sources)
+
+
+def source_files(sources: Sequence[str]) -> list[str]:
+    """Return the distinct files of pages such as "scan.tif#2"."""
     return list(dict.fromkeys(_without_number(source) for source in sources if source))
 
 

@@ -19,6 +19,7 @@ from entourage.io.files import check_outputs, write_json
 from entourage.runs.directory import lock_directory
 from entourage.serve.runs import (
     CLUSTERING,
+    DETECTIONS,
     INDEX,
     LABELLING,
     READING,
@@ -27,6 +28,7 @@ from entourage.serve.runs import (
     open_run,
     score_names,
     score_sources,
+    source_files,
 )
 
 if TYPE_CHECKING:
@@ -81,6 +83,8 @@ def serve_directory(
     if run.made_by == LABELLING:
         serve_labelling(_labelling_config(run, source, confirm, strategy), options)
         return
+    if run.made_by == DETECTIONS and _serve_detections(run, source, options, confirm):
+        return
     openers = {READING: _serve_reading, INDEX: _serve_index, CLUSTERING: _serve_clustering}
     if run.made_by in openers:
         openers[run.made_by](run, source, options, confirm)
@@ -127,19 +131,41 @@ def _serve_reading(run: Run, source: Path | None, options: ServeOptions, confirm
     """Open the scores of a reading, until the process is interrupted."""
     _check_installed()
     names, sources = score_names(run), [Path(file) for file in score_sources(run)]
-    outside = [file for file in sources if not file.resolve().is_relative_to(run.path.resolve())]
-    folders = [] if source is None else [source]
-    if source is None and outside:
-        recorded = Path(os.path.commonpath([file.resolve().parent for file in outside]))
-        if not confirm(recorded):
-            raise ValueError(f"{run.path}: its pages are in {recorded}; expected --source {recorded} to confirm it")
-        folders = [recorded]
+    folder = _common_folder(run, sources)
+    if source is None and folder is not None and not confirm(folder):
+        raise ValueError(f"{run.path}: its pages are in {folder}; expected --source {folder} to confirm it")
     from entourage.serve.scores.routes import score_routes
     from entourage.serve.scores.session import ReadingSession
 
     with _locked(run.path):
-        session = ReadingSession(run.path, names, folders)
+        session = ReadingSession(run.path, names, [path for path in (source or folder,) if path is not None])
         _serve(score_routes(session), "scores.html", options, session.prepare)
+
+
+def _serve_detections(run: Run, source: Path | None, options: ServeOptions, confirm: Callable[[Path], bool]) -> bool:
+    """Open detections until the process is interrupted; return False if their pages may not be shown."""
+    _check_installed()
+    if not (run.path / "coco.json").is_file():
+        return False
+    from entourage.serve.scores.detections import page_names, page_sources
+    from entourage.serve.scores.routes import score_routes
+    from entourage.serve.scores.session import ReadingSession
+
+    folder = _common_folder(run, [Path(file) for file in source_files(page_sources(run.path))])
+    if source is None and folder is not None and not confirm(folder):
+        options.log(f"{run.path}: its pages are in {folder}; --source {folder} confirms that they may be shown")
+        return False
+    with _locked(run.path):
+        sources = [path for path in (source or folder,) if path is not None]
+        session = ReadingSession(run.path, page_names(run.path), sources, is_detected=True)
+        _serve(score_routes(session), "scores.html", options, session.prepare)
+    return True
+
+
+def _common_folder(run: Run, files: Sequence[Path]) -> Path | None:
+    """Return the folder that contains all files outside of the folder of a run; None if all are within it."""
+    outside = [file.resolve() for file in files if not file.resolve().is_relative_to(run.path.resolve())]
+    return Path(os.path.commonpath([file.parent for file in outside])) if outside else None
 
 
 def _serve_index(run: Run, source: Path | None, options: ServeOptions, confirm: Callable[[Path], bool]) -> None:

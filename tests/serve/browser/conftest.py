@@ -66,9 +66,18 @@ def opened_page(browser: Any, address: str, **options: Any) -> Iterator[Any]:
 def until(page: Any, expression: str, argument: Any = None, *, seconds: float = 60) -> None:
     """Wait for an expression; Playwright's own function evaluates text in the page, which the page forbids."""
     end = time.monotonic() + seconds
-    while not page.evaluate(expression, argument):
+    while not _holds(page, expression, argument):
         assert time.monotonic() < end, f"timeout: {expression}"
         page.wait_for_timeout(20)
+
+
+def _holds(page: Any, expression: str, argument: Any) -> bool:
+    try:
+        return bool(page.evaluate(expression, argument))
+    except Exception as error:
+        if "context was destroyed" in str(error):  # the page is being loaded again
+            return False
+        raise
 
 
 def picture(page: Any, name: str) -> None:

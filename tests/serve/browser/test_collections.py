@@ -1,4 +1,4 @@
-"""Search and groups in Chromium: a dropped picture, answers, another search; names, merges, splits and moves."""
+"""Search, groups and detections in Chromium: a dropped picture, answers; names, splits and moves; corrected boxes."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from tests.serve.browser.conftest import NAMELESS, opened_page, picture, served, until
 from tests.serve.browser.test_labelling import SHAPES, draw
+from tests.serve.scores.conftest import write_detections
 
 VERSION = "window.entourage.client.state.version"
 N_ITEMS = 60
@@ -142,3 +143,26 @@ def test_dark_theme_narrow_window_and_names_for_screen_readers(groups: Any) -> N
     assert groups.evaluate(NAMELESS) == []
     groups.keyboard.press("?")
     assert groups.get_by_role("dialog", name="Keys").is_visible()
+
+
+def test_detections_are_corrected_page_by_page(browser: Any, tmp_path: Path) -> None:
+    found = write_detections(tmp_path)
+    with (
+        served("serve", str(found), "--source", str(tmp_path)) as address,
+        opened_page(browser, address) as page,
+    ):
+        until(page, "document.querySelectorAll('#scan [data-symbol]:not([hidden])').length === 3")
+        assert not page.locator("#engraving").is_visible()
+        page.locator("#scan [data-class=noteheadBlackOnLine]").click()
+        page.get_by_label("Class of the symbol").fill("noteheadHalfOnLine")
+        page.get_by_role("button", name="Set class").click()
+        until(page, f"{VERSION} === 1")
+        until(page, "document.querySelectorAll('#scan [data-class=noteheadHalfOnLine]').length === 1")
+        page.locator("#save").click()
+        page.get_by_text("songs_page.json").wait_for()
+        page.locator("#next").click()
+        until(page, "window.entourage?.client.state.name === 'blank'")
+        until(page, "window.entourage.client.page === 0")
+        page.locator("#score").select_option(label="songs/page")
+        until(page, "window.entourage?.client.state.name === 'songs/page'")
+        until(page, "document.querySelectorAll('#scan [data-class=noteheadHalfOnLine]').length === 1")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -137,3 +138,27 @@ def client(session: ReadingSession) -> Iterator[TestClient]:
     app = Guard(build_app(score_routes(session), "scores.html"), TOKEN, "entourage-8765")
     with TestClient(app, base_url=BASE, headers={"authorization": f"Bearer {TOKEN}"}) as opened:
         yield opened
+
+
+def write_detections(root: Path) -> Path:
+    """Write the folder `found` as `entourage detect run`: two pages, the first with a staff and two symbols."""
+    scan = root / "page.png"
+    Image.fromarray(np.full((400, 600), 255, dtype=np.uint8)).save(scan)
+    names = ["staff", "noteheadBlackOnLine", "clefG"]
+    categories = [{"id": number, "name": name} for number, name in enumerate(names, start=1)]
+    boxes = [(1, [50, 100, 500, 43]), (2, [200, 115, 12, 10]), (3, [60, 90, 25, 60])]
+    annotations = [
+        {"id": number, "image_id": 1, "category_id": category, "bbox": box, "score": 0.9}
+        for number, (category, box) in enumerate(boxes, start=1)
+    ]
+    images = [
+        {"id": number, "file_name": str(scan), "name": name, "width": 600, "height": 400}
+        for number, name in ((1, "songs/page"), (2, "blank"))
+    ]
+    folder = root / "found"
+    folder.mkdir()
+    coco = {"categories": categories, "annotations": annotations, "images": images}
+    (folder / "coco.json").write_text(json.dumps(coco))
+    (folder / "pages.csv").write_text("page,interline\nsongs/page,10\nblank,\n")
+    write_json(folder / "summary.json", {"made_by": "detect run"})
+    return folder

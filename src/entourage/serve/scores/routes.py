@@ -12,9 +12,9 @@ from starlette.routing import Route
 
 from entourage.serve.changes import wait_for_news
 from entourage.serve.requests import integer, json_object
+from entourage.serve.scans import TILE
 from entourage.serve.scores.history import Entry
 from entourage.serve.scores.saving import CORRECTED, list_saved, save_score
-from entourage.serve.scores.scans import TILE
 from entourage.serve.scores.session import OpenScore, ReadingSession
 from entourage.serve.store import ConflictError
 from entourage.symbols import EXTENDED_IDS
@@ -51,8 +51,8 @@ class _Api:
 
     async def scores(self, request: Request) -> Response:
         """Return the names of the scores and the classes of symbols."""
-        classes = sorted(EXTENDED_IDS)
-        return JSONResponse({"names": self.session.names, "folder": str(self.session.folder), "classes": classes})
+        shown = {"names": self.session.names, "folder": str(self.session.folder), "classes": sorted(EXTENDED_IDS)}
+        return JSONResponse({**shown, "isDetected": self.session.is_detected})
 
     async def state(self, request: Request) -> Response:
         """Return the state of a score; with the parameter `since`, wait until there is another one."""

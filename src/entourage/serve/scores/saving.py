@@ -15,8 +15,8 @@ from entourage.io.files import atomic_path, write_json
 from entourage.read.formats.midi import write_midi
 from entourage.read.formats.musicxml import write_musicxml
 from entourage.read.formats.score_json import score_to_dict
+from entourage.serve.scans import Scans
 from entourage.serve.scores.bars import Music, Symbol
-from entourage.serve.scores.scans import Scans
 from entourage.serve.scores.session import OpenScore
 from entourage.symbols import EXTENDED_IDS
 
@@ -37,7 +37,7 @@ def save_score(opened: OpenScore) -> list[Path]:
     Returns:
         The files, without those of the training data: NAME.json, and NAME.musicxml and NAME.mid if there are notes.
     """
-    folder, name = opened.place.folder / CORRECTED, opened.place.name
+    folder, name = opened.place.folder / CORRECTED, opened.place.file_name
     folder.mkdir(exist_ok=True)
     with opened.snapshot() as music:
         score = music.score
@@ -111,7 +111,10 @@ def _annotation(row: tuple[int, tuple[float, ...]], image: int) -> dict[str, Any
 
 
 def _staves(music: Music, page: int) -> Iterator[tuple[float, float, float, float]]:
-    """Yield the box of each staff of a page: those of its measures together."""
+    """Yield the box of each staff of a page: those of its measures together, or the detected one without music."""
+    if not music.parts:
+        yield from _detected_staves(music, page)
+        return
     groups: dict[tuple[int, int, int], list[tuple[float, float, float, float]]] = {}
     for part, row in enumerate(music.bars):
         for bar in row:
@@ -123,6 +126,15 @@ def _staves(music: Music, page: int) -> Iterator[tuple[float, float, float, floa
         top, bottom = float(np.median(sides[:, 1])), float(np.median(sides[:, 3]))
         margin = _LINE / 2 * (bottom - top) / 4
         yield (float(sides[:, 0].min()), top - margin, float(sides[:, 2].max()), bottom + margin)
+
+
+def _detected_staves(music: Music, page: int) -> Iterator[tuple[float, float, float, float]]:
+    """Yield the detected staves of a page, all with the height that the distance of its lines gives."""
+    height = (4 + _LINE) * music.interline(page + 1)
+    for symbol in music.symbols[page]:
+        if symbol is not None and symbol.name == "staff" and symbol.score >= _MIN_SCORE:
+            x0, y0, x1, y1 = symbol.box
+            yield (x0, (y0 + y1 - height) / 2, x1, (y0 + y1 + height) / 2)
 
 
 def _write_image(path: Path, source: str) -> tuple[int, int]:

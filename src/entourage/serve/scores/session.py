@@ -14,12 +14,13 @@ from typing import Any
 from entourage.io.files import error_reason
 from entourage.io.fingerprint import fingerprint
 from entourage.read.formats.score_json import score_from_dict
-from entourage.read.score import Measure
+from entourage.read.score import Measure, Score
+from entourage.serve.scans import Scans, confirmed_source
 from entourage.serve.scores.bars import Bar, Music, bar_key, music_from_values, to_values
+from entourage.serve.scores.detections import read_page_symbols
 from entourage.serve.scores.engraving import Engraver, systems_of
 from entourage.serve.scores.history import Entry, History
 from entourage.serve.scores.playback import playback_of
-from entourage.serve.scores.scans import Scans, confirmed_source
 from entourage.serve.store import ConflictError
 
 _SIGNATURES = ("key", "meter", "clefs")
@@ -28,15 +29,42 @@ _UNSURE = 0.5  # confidence below which a measure is shown as unsure
 
 @dataclass(frozen=True)
 class Place:
-    """A score of a reading.
+    """A score of a reading, or a page of detections.
 
     Attributes:
-        name: name of its files without suffix.
-        folder: output folder of `entourage read`.
+        name: name of its files without suffix, or of the page.
+        folder: output folder of `entourage read` or `entourage detect run`.
+        is_detected: whether it is a page of detections.
     """
 
     name: str
     folder: Path
+    is_detected: bool = False
+
+    @property
+    def file_name(self) -> str:
+        """Name of its files without suffix."""
+        return self.name.replace("/", "_").replace("\\", "_")
+
+
+def _read(place: Place) -> tuple[Score, dict[str, Any], str]:
+    """Return the score of a place, its values, and a digest of what was read.
+
+    Raises:
+        ValueError: it cannot be read.
+    """
+    if place.is_detected:
+        score, found = read_page_symbols(place.folder, place.name)
+        return score, to_values(score, [found]), fingerprint(json.dumps(found))
+    path = place.folder / f"{place.name}.json"
+    try:
+        content = path.read_bytes()
+        fields = json.loads(content)
+        score = score_from_dict(fields)
+        values = to_values(score, [page.get("symbols", []) for page in fields["pages"]])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path}: {error_reason(error)}; expected the JSON of a score") from error
+    return score, values, fingerprint(content)
 
 
 class OpenScore:
@@ -53,16 +81,8 @@ class OpenScore:
 
     def __init__(self, place: Place, folders: Sequence[Path], engraver: Callable[[], Engraver]) -> None:
         self.place, self._engraver = place, engraver
-        path = place.folder / f"{place.name}.json"
-        try:
-            content = path.read_bytes()
-            fields = json.loads(content)
-            score = score_from_dict(fields)
-            symbols = [page.get("symbols", []) for page in fields["pages"]]
-            values = to_values(score, symbols)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{path}: {error_reason(error)}; expected the JSON of a score") from error
-        log = place.folder / "serve" / f"{place.name}-{fingerprint(content)}.jsonl"
+        score, values, digest = _read(place)
+        log = place.folder / "serve" / f"{place.file_name}-{digest}.jsonl"
         self.history = History(log, values)
         self.music = music_from_values(score, self.history.values)
         self.scans = Scans([confirmed_source(page.source, [place.folder, *folders]) for page in score.pages])
@@ -255,16 +275,19 @@ def _signs(measure: Measure) -> dict[str, Any]:
 
 
 class ReadingSession:
-    """The scores of a folder that `entourage read` wrote.
+    """The scores of a folder that `entourage read` wrote, or the pages of `entourage detect run`.
 
     Args:
         folder: the folder.
-        names: names of its scores.
+        names: names of its scores or pages.
         sources: folders or files whose scans may be shown.
+        is_detected: whether the folder has pages of detections.
     """
 
-    def __init__(self, folder: Path, names: Sequence[str], sources: Sequence[Path] = ()) -> None:
-        self.folder, self.names, self._sources = folder, list(names), list(sources)
+    def __init__(
+        self, folder: Path, names: Sequence[str], sources: Sequence[Path] = (), *, is_detected: bool = False
+    ) -> None:
+        self.folder, self.names, self._sources, self.is_detected = folder, list(names), list(sources), is_detected
         self._open: dict[int, OpenScore] = {}
         self._lock, self._engraver_lock = threading.Lock(), threading.Lock()
         self._engraver: Engraver | None = None
@@ -289,7 +312,7 @@ class ReadingSession:
             raise ValueError(f"score: is {number}; expected 0 to {len(self.names) - 1}")
         with self._lock:
             if number not in self._open:
-                place = Place(self.names[number], self.folder)
+                place = Place(self.names[number], self.folder, self.is_detected)
                 self._open[number] = OpenScore(place, self._sources, self.engraver)
             return self._open[number]
 
@@ -297,7 +320,8 @@ class ReadingSession:
         """Load in the background what the first correction and the first engraving need."""
 
         def load() -> None:
-            self.engraver()
+            if not self.is_detected:
+                self.engraver()
             import_module("entourage.serve.scores.edits")
 
         threading.Thread(target=load, name="prepare", daemon=True).start()

@@ -33,6 +33,7 @@ export class Inspector {
   }
 
   draw() {
+    if (!this.measure.childElementCount && this.client.state.measures.length === 0) this.legend.open = true;
     this.drawMeasure();
     this.drawNote();
     this.drawSymbol();

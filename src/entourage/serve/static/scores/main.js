@@ -30,8 +30,8 @@ const HELP = [
   ["?", "this list"],
 ];
 
-const { names, classes } = await get("scores");
-const number = Math.min(names.length - 1, Math.max(0, Number(new URLSearchParams(location.search).get("score") ?? 0)));
+const { names, classes, isDetected } = await get("scores");
+const number = Math.min(names.length - 1, Math.max(0, Number(location.hash.slice(1)) || 0));
 const client = new ScoreClient(number, classes);
 const player = new Player(client);
 const inspector = new Inspector(client, byId("inspector"), {
@@ -53,9 +53,17 @@ function setLoop(isOn) {
   byId("loop").checked = isOn;
 }
 
+/** Open another score of the folder, or another page of detections. */
+function openScore(index) {
+  if (!(index in names)) return;
+  location.hash = index;
+  location.reload();
+}
+
 function turn(step) {
   const page = client.page + step;
-  if (page >= 0 && page < client.state.pages.length) client.show(page);
+  if (isDetected) openScore(number + step);
+  else if (page >= 0 && page < client.state.pages.length) client.show(page);
 }
 
 function deselect() {
@@ -96,8 +104,10 @@ function handle(event) {
 function drawHeader() {
   const { state } = client;
   const marked = state.measures.filter((row) => row[6] === "marked").length;
-  const counts = `${plural(state.pages.length, "page")}, ${plural(state.measures.length, "measure")}, ${marked ? `${marked} do not add up` : "all add up"}`;
-  showTitle(state.title || state.name, counts);
+  const hasMusic = state.measures.length > 0;
+  const music = `${plural(state.measures.length, "measure")}, ${marked ? `${marked} do not add up` : "all add up"}`;
+  showTitle(state.title || state.name, `${plural(state.pages.length, "page")}, ${hasMusic ? music : plural(client.symbols.length, "symbol")}`);
+  document.body.classList.toggle("without-music", !hasMusic);
   byId("undo").disabled = !state.canUndo;
   byId("redo").disabled = !state.canRedo;
   byId("marked").disabled = !state.measures.some((row) => row[6] !== "sure");
@@ -116,9 +126,10 @@ function muteSwitches(parts) {
 }
 
 function drawPage() {
-  byId("page-number").textContent = `Page ${client.page + 1} of ${client.state.pages.length}`;
-  byId("previous").disabled = client.page === 0;
-  byId("next").disabled = client.page + 1 >= client.state.pages.length;
+  const [page, count] = isDetected ? [number, names.length] : [client.page, client.state.pages.length];
+  byId("page-number").textContent = `Page ${page + 1} of ${count}`;
+  byId("previous").disabled = page === 0;
+  byId("next").disabled = page + 1 >= count;
 }
 
 async function followCursor({ detail: place }) {
@@ -152,9 +163,10 @@ byId("next").addEventListener("click", () => turn(1));
 byId("marked").addEventListener("click", () => client.nextMarked());
 byId("redo").addEventListener("click", () => client.redo());
 byId("save").addEventListener("click", save);
+byId("score-choice").firstChild.textContent = isDetected ? "Page " : "Score ";
 byId("score-choice").hidden = names.length < 2;
 byId("score").append(...names.map((name, index) => h("option", { value: index, selected: index === number }, name)));
-byId("score").addEventListener("change", (event) => location.assign(`?score=${event.target.value}`));
+byId("score").addEventListener("change", (event) => openScore(Number(event.target.value)));
 document.addEventListener("keydown", (event) => {
   if (!(event.ctrlKey || event.metaKey) || !["z", "y"].includes(event.key.toLowerCase())) return;
   event.preventDefault();
@@ -176,6 +188,7 @@ document.addEventListener(
 setUpPage(client, HELP, handle);
 client.addEventListener("state", drawHeader);
 client.addEventListener("page", drawPage);
+client.addEventListener("page", () => client.state.measures.length || drawHeader());
 client.addEventListener("state", () => player.isPlaying && player.load());
 player.addEventListener("cursor", followCursor);
 player.addEventListener("change", () => {

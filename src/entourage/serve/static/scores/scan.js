@@ -100,7 +100,9 @@ export class ScanView {
     if (shown === this.shownSymbols && this.groups.symbols.childElementCount) return;
     this.shownSymbols = shown;
     const names = [...new Set(this.client.symbols.map(([, name]) => name))].sort();
-    const rects = this.client.symbols.map(([index, name, score, box]) => {
+    const area = ([, , , [x0, y0, x1, y1]]) => (x1 - x0) * (y1 - y0);
+    const ordered = [...this.client.symbols].sort((first, second) => area(second) - area(first)); // small ones on top
+    const rects = ordered.map(([index, name, score, box]) => {
       const color = classColor(names.indexOf(name));
       const rect = rectangle(box, { "data-symbol": index, "data-class": name, "data-score": score, "data-color": color });
       rect.style.setProperty("--color", color);
@@ -109,7 +111,7 @@ export class ScanView {
     this.groups.symbols.replaceChildren(...rects);
     if (!this.legend) {
       this.legend = new Legend(this.figure, this.legendPlace);
-      this.legend.switchAll(false);
+      this.legend.switchAll(this.client.state.measures.length === 0);
     } else this.refreshLegend();
   }
 

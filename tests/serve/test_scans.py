@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from entourage.serve.scores.scans import Scans, confirmed_source
+from entourage.serve.scans import Scans, confirmed_source
 
 
 @pytest.fixture
