@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := --quiet --disable-pip-version-check
 
-.PHONY: demo test test-core test-browser test-versions lint docs wheel lock bench clean
+.PHONY: demo test test-core test-browser test-versions lint docs kills wheel lock bench clean
 demo: $(VENV)/dev
 	$(BIN)/entourage demo --out demo
 
@@ -25,6 +25,10 @@ lint: $(VENV)/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Three kills and four faults of every command; python -m benchmarks.kill_commands makes 30 kills.
+kills: $(VENV)/dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.kill_commands --kills 3 --jobs 2
 
 # The site, from docs/, notebooks/ and the docstrings; `.venv/bin/mkdocs serve` shows it while it is edited.
 docs: $(VENV)/dev

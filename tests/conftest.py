@@ -25,6 +25,7 @@ EXTRAS = {
     "benchmarks/test_detect_speed.py": ["music"],
     "benchmarks/test_embed_duplicates.py": ["faiss", "images", "train"],
     "benchmarks/test_fuzz_readers.py": ["music", "parquet"],
+    "benchmarks/test_kill_commands.py": ["images", "music", "train"],
     "cli/test_config.py": ["music", "train"],
     "cli/test_detect.py": ["music"],
     "cli/test_embed.py": ["images", "train"],

@@ -108,7 +108,9 @@ def test_verbose_prints_the_time(command: Callable[..., Any]) -> None:
     ("error", "expected"),
     [
         (ValueError("a:\n b"), ("a: b", 2)),
-        (FileNotFoundError(2, "missing", "f"), ("[Errno 2] missing: 'f'", 2)),
+        (FileNotFoundError(2, "missing", "f"), ("f: no such file or directory; expected a path that exists", 2)),
+        (OSError(28, "full"), ("no space left on device; expected free space, or another folder", 2)),
+        (OSError("3 requested and 2 written"), ("3 requested and 2 written", 2)),
         (MissingExtraError("cv2 is not installed"), ("cv2 is not installed", 2)),
         (KeyboardInterrupt(), ("stopped", 130)),
         (output.StoppedError(), ("stopped; repeat the command to resume", 130)),

@@ -2,12 +2,21 @@ import errno
 import json
 import os
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from entourage.io.files import atomic_path, check_output_file, check_outputs, is_unfinished, write_json, write_text
+from entourage.io.files import (
+    atomic_path,
+    check_output_file,
+    check_outputs,
+    describe_os_error,
+    is_unfinished,
+    write_json,
+    write_text,
+)
 
 
 def test_file_appears_at_the_end_of_the_block(tmp_path: Path) -> None:
@@ -164,3 +173,31 @@ def test_check_outputs_raises_for_a_folder_that_is_not_writable(
         with pytest.raises(ValueError, match=rf"^{folder}: cannot be written to \(Permission denied\); expected a"):
             check_outputs(folder)
     assert probed == [tmp_path, tmp_path]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])
+def test_errors_of_the_system_name_the_file_and_a_remedy(tmp_path: Path, number: int) -> None:
+    with (
+        pytest.raises(OSError, match=re.escape(os.strerror(number))) as caught,
+        atomic_path(tmp_path / "a.csv") as path,
+    ):
+        raise OSError(number, os.strerror(number), str(path))
+    message = describe_os_error(caught.value)
+    assert message.startswith(f"{tmp_path / 'a.csv'}: {os.strerror(number)[0].lower()}")
+    assert "; expected " in message
+    assert "Errno" not in message
+
+
+def test_errors_of_other_files_are_unchanged(tmp_path: Path) -> None:
+    error = FileNotFoundError(errno.ENOENT, "missing", "input.npy")
+    with pytest.raises(FileNotFoundError) as caught, atomic_path(tmp_path / "a.csv"):
+        raise error
+    assert caught.value is error
+
+
+def test_a_short_write_on_a_full_disk_is_one_of_no_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=0))
+    with pytest.raises(OSError, match="No space left") as caught, atomic_path(tmp_path / "a.npy"):
+        raise OSError("4096 requested and 512 written")
+    assert caught.value.errno == errno.ENOSPC

@@ -64,9 +64,9 @@ def test_the_section_on_the_classifier_has_rounds_and_command() -> None:
     assert "Round 3 was rejected" in section.lead
     table, command = section.wide
     assert table.table[1:] == [
-        ("1", "yes", "50%", "75%", "2"),
-        ("2", "yes", "unknown", "80%", "3"),
-        ("3", "no", "25%", "90%", "4"),
+        ("1", "yes", "50%", "75%"),
+        ("2", "yes", "unknown", "80%"),
+        ("3", "no", "25%", "90%"),
     ]
     assert command.text.startswith("entourage label predict 'my run/classifier.safetensors' new-photos/")
     alone = classifier_section(rounds[1:2], Path("classifier.safetensors"))

@@ -24,6 +24,7 @@ import typer
 
 from entourage.extras import MissingExtraError
 from entourage.io import progress
+from entourage.io.files import describe_os_error
 
 SKIPPED_EXIT_CODE = 1  # the command succeeded, but some inputs could not be read
 WRONG_INPUT_EXIT_CODE = 2
@@ -180,7 +181,9 @@ def describe_error(error: BaseException) -> tuple[str, int]:
         return "", error.exit_code
     if isinstance(error, UsageError):
         return _describe_usage(error), WRONG_INPUT_EXIT_CODE
-    if isinstance(error, ValueError | OSError | MissingExtraError):
+    if isinstance(error, OSError):
+        return describe_os_error(error), WRONG_INPUT_EXIT_CODE
+    if isinstance(error, ValueError | MissingExtraError):
         return " ".join(str(error).split()), WRONG_INPUT_EXIT_CODE
     raise error
 

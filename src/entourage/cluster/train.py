@@ -157,6 +157,7 @@ def train_source(config: TrainConfig) -> dict[str, Any]:
     network, result = train_network(
         task, run_dir, minutes=config.minutes, device=config.device, progress=config.progress
     )
+    network.notes.pop("seconds", None)  # equal trainings write equal files
     save_network(network.cpu(), config.out)
     summary = {"items": kind, "steps": result.steps, "seconds": result.seconds, "measured_on": samplers.measured_on}
     return {**summary, **result.metrics, "skipped": samplers.skipped}

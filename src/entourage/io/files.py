@@ -1,10 +1,12 @@
 """Search for files, atomic writes, checks of output paths, and the error for unreadable files."""
 
+import errno
 import json
 import operator
 import os
 import re
 import secrets
+import shutil
 from collections.abc import Iterable, Iterator, Set
 from contextlib import contextmanager
 from pathlib import Path
@@ -103,6 +105,7 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
 
     Raises:
         ValueError: `path` is a folder, or its parent cannot be one.
+        OSError: the disk is full or read-only, or the file may not be written; `filename` is `path`.
     """
     target = Path(path)
     if target.is_dir():
@@ -115,8 +118,45 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
     try:
         yield temporary
         temporary.replace(target)
+    except OSError as error:
+        raise _with_file(error, temporary, target) from error
     finally:  # also after KeyboardInterrupt; after a success the file no longer exists
         temporary.unlink(missing_ok=True)
+
+
+_EXPECTED = {
+    errno.ENOSPC: "free space, or another folder",
+    errno.EDQUOT: "free space, or another folder",
+    errno.EFBIG: "a higher limit on the size of files, or another folder",
+    errno.EROFS: "another folder",
+    errno.EACCES: "permission, or another path",
+    errno.EPERM: "permission, or another path",
+    errno.ENOENT: "a path that exists",
+    errno.EMFILE: "a higher limit on open files",
+}
+
+
+def describe_os_error(error: OSError) -> str:
+    """Return an error of the system in one line: file, problem and remedy, without the number of the error."""
+    if error.errno is None:
+        return error_reason(error)
+    file = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
+    problem = os.strerror(error.errno)
+    expected = f"; expected {_EXPECTED[error.errno]}" if error.errno in _EXPECTED else ""
+    return f"{file}{problem[0].lower()}{problem[1:]}{expected}"
+
+
+def _with_file(error: OSError, temporary: Path, target: Path) -> OSError:
+    """Return an error of writing a temporary file as one of its target; errors of other files are unchanged."""
+    if error.filename is not None and os.fsdecode(error.filename) != str(temporary):
+        return error
+    number = error.errno
+    if number is None and shutil.disk_usage(target.parent).free < _FULL:  # NumPy only states the missing bytes
+        number = errno.ENOSPC
+    return error if number is None else OSError(number, os.strerror(number), str(target))
+
+
+_FULL = 1 << 16  # bytes; a disk with less is full, because programs write blocks
 
 
 def is_unfinished(path: str | Path, target: str | None = None) -> bool:

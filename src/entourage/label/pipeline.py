@@ -28,13 +28,14 @@ from entourage.label.data import Items, Metric, combine_items, read_items
 from entourage.label.ensemble.auto import AutoTransduction
 from entourage.label.ensemble.stacking import coverage_table
 from entourage.label.report import classifier_section, labelling_sections
-from entourage.label.semi_supervised.augmenter import LabelAugmenter
+from entourage.label.semi_supervised.augmenter import VIEW_CACHE, LabelAugmenter
 from entourage.label.semi_supervised.options import AugmentOptions
 from entourage.label.semi_supervised.student.fit import StudentResult, use_student
 from entourage.label.transduction import PRESETS, GraphTransduction
 from entourage.report.page import write_page
 
 COMMAND = "label"
+PIXEL_CACHE = "pixels.npy"  # decoded images, in the folder of the training
 # Limits of a warning: fraction of all items that one class has, and ratio to its fraction of the given labels.
 DOMINANT_FRACTION, DOMINANT_RATIO = 0.5, 3.0
 OUTPUTS = ("labels.csv", "report.html", "summary.json", "classifier.safetensors")
@@ -117,7 +118,17 @@ def label_source(config: LabelConfig) -> dict[str, Any]:
     else:
         with _timed(seconds, "decide"), status(f"Labelling {len(items.names)} items", config.progress):
             model = _transduce(config, items, method)
-    return write_results(config, items, model, seconds, trained)
+    summary = write_results(config, items, model, seconds, trained)
+    if trained is not None:
+        _remove_caches(config.out / "training")
+    return summary
+
+
+def _remove_caches(run_dir: Path) -> None:
+    """Delete the decoded images and their views, which only a training that is resumed needs."""
+    if is_main_process():
+        for name in (PIXEL_CACHE, VIEW_CACHE, Path(VIEW_CACHE).with_suffix(".json").name):
+            (run_dir / name).unlink(missing_ok=True)
 
 
 def write_results(
@@ -205,7 +216,7 @@ def _train(config: LabelConfig, options: AugmentOptions, items: Items) -> tuple[
         progress=config.progress,
     )
     side = _decoded_side(items.images, options, config.device)
-    decode = partial(_decode, items.images, side, run_dir / "pixels.npy", config.progress)
+    decode = partial(_decode, items.images, side, run_dir / PIXEL_CACHE, config.progress)
     fitted = augmenter.fit(decode, y, prior).labeller_
     if not isinstance(fitted, GraphTransduction):
         raise TypeError(f"labeller_ is a {type(fitted).__name__}; expected GraphTransduction")

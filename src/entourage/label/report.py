@@ -67,12 +67,10 @@ def classifier_section(rounds: Sequence[Round], classifier: Path, student: Stude
         lead += f" Round {len(rounds)} was rejected, as its cross-validated accuracy is significantly lower."
     if student is not None:
         lead += _student_text(student)
-    rows = [("round", "accepted", "cross-validated accuracy", "mean confidence", "seconds")]
+    rows = [("round", "accepted", "cross-validated accuracy", "mean confidence")]
     for number, one in enumerate(rounds, start=1):
         score = "unknown" if one.held_out is None else f"{one.held_out:.0%}"
-        rows.append(
-            (str(number), "yes" if one.accepted else "no", score, f"{one.confidence:.0%}", f"{one.seconds:.0f}")
-        )
+        rows.append((str(number), "yes" if one.accepted else "no", score, f"{one.confidence:.0%}"))
     text = "Accuracy of the game on the given labels by cross-validation, over the features of each round."
     text += " The network has been trained on these labels, so the accuracy of every round is too high."
     if all(one.held_out is None for one in rounds):

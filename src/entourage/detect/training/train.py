@@ -94,13 +94,12 @@ def train_detector(config: TrainConfig, pack: PagePack | None = None) -> dict[st
     boxes, labels = torch.from_numpy(pack.boxes), torch.from_numpy(pack.labels)
     trained = trained.cpu()
     trained.set_typical_sizes(typical_box_sizes(boxes, labels, len(pack.classes)))
-    trained.notes = {
+    trained.notes = {  # without times, so that equal trainings write equal files
         "preset": config.preset if start is None else f"as in {detector_name(start)}",
         "classes": config.classes,
         "pages": str(len(pack)),
         "symbols": str(len(pack.labels)),
         "steps": str(result.steps),
-        "minutes": f"{result.seconds / 60:.1f}",
         "date": date.today().isoformat(),
     }
     files = save_detector(trained, config.out / MODEL)

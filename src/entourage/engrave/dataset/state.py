@@ -42,7 +42,9 @@ def unwritable_errors(path: Path | None = None) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UnwritableError(f"{path or error.filename}: cannot be written: {error.strerror or error}") from error
+        if path is not None and error.filename is None:
+            error.filename = str(path)
+        raise UnwritableError(error.errno, error.strerror, error.filename) from error
 
 
 def write_file(path: Path, data: bytes) -> None:
