@@ -6,7 +6,7 @@ python -m experiments.detect_scans --final        # pages for final figures, of 
 No detector was trained on these pages. A row is a page. The encodings have no positions, so that only counts can be
 compared: a missed symbol and one too many cancel each other on a page, but not between pages. Counts of noteheads,
 rests and accidentals are those of the data set's table, in which notes that share a head are one; stems and beams are
-counted in the MusicXML of the page.
+found in the MusicXML of the page.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def test_stems_and_beams_of_an_encoding() -> None:
     assert count_beams(root) == 2
 
 
-def test_kinds_are_counted_by_their_classes() -> None:
+def test_kinds_are_groups_of_classes() -> None:
     assert count_kinds(found()) == {"noteheads": 2, "stems": 1, "beams": 1, "rests": 1, "accidentals": 1}
 
 
