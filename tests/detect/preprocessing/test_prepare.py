@@ -72,3 +72,18 @@ def test_a_strip_of_any_size_has_no_staves(shape: tuple[int, int], monkeypatch: 
         assert prepare_page(np.full(shape, value, dtype=np.uint8), InferenceOptions()).message == "no staves found"
     monkeypatch.setattr(prepare, "MEASURED_PIXELS", 100)
     assert min(prepare.shrink_for_measuring(np.zeros(shape, dtype=np.uint8))[0].shape) == 1
+
+
+@pytest.mark.parametrize("contrast", [0.1, 0.2, 0.35, 1.0])
+def test_staff_lines_may_be_paler_than_beams(contrast: float) -> None:
+    """Staff lines have a fraction of the contrast of thick beams below them, as on photographs."""
+    page = 255 - (255 - staff_page(20.0, height=1200, width=900, staves=5)) * contrast
+    for k, y in enumerate(range(20, 1180, 87)):
+        page[y : y + 12, 60 + 31 * k : 260 + 31 * k] = 0
+    prepared = prepare_page(page.astype(np.uint8), InferenceOptions())
+    assert prepared.interline == pytest.approx(20.0, rel=0.02)
+
+
+def test_grain_has_no_staves_at_any_contrast() -> None:
+    grain = np.random.default_rng(0).normal(200, 12, (900, 700)).clip(0, 255).astype(np.uint8)
+    assert prepare_page(grain, InferenceOptions()).interline is None

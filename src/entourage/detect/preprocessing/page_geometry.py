@@ -33,14 +33,16 @@ _MIN_SUPPORT_TINY = 0.5  # the same for lines less than `_TINY` pixels apart, th
 _TINY = 6.0
 _SUPPORT_DISTANCE = 10.0  # pixels between neighbours: more than the range over which `staff_ink` smooths
 _MAX_SLOPE = 0.27  # maximum slope of staff lines
+INK_CONTRASTS = (0.35, 0.2, 0.1, 0.05)  # of ink, tried in turn: on photographs, thin lines are paler than beams
 _MIN_CONTRAST = 6.0  # minimum difference in grey values between a line and its surroundings
 
 
-def staff_ink(image: GrayImage) -> Mask:
+def staff_ink(image: GrayImage, contrast: float = INK_CONTRASTS[0]) -> Mask:
     """Return the pixels darker than their surroundings, at any illumination; horizontal lines are enhanced.
 
     Args:
         image: grayscale, dark ink on light paper, shape (h, w).
+        contrast: minimum contrast of ink, as a fraction of that of the darkest strokes of the page.
 
     Returns:
         Mask of the ink, shape (h, w).
@@ -49,7 +51,7 @@ def staff_ink(image: GrayImage) -> Mask:
     side = max(25, min(image.shape) // 30) | 1
     darker = cv2.blur(smooth, (side, side)) - smooth
     strong = float(np.percentile(darker[::3, ::3], 99.5))
-    return np.asarray(darker > max(0.35 * strong, _MIN_CONTRAST))
+    return np.asarray(darker > max(contrast * strong, _MIN_CONTRAST))
 
 
 def estimate_interline(image: GrayImage, ink: Mask | None = None) -> float | None:

@@ -12,7 +12,13 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from entourage.detect.options import INTERLINE, InferenceOptions
-from entourage.detect.preprocessing.page_geometry import Rotation, estimate_interline, estimate_skew, staff_ink
+from entourage.detect.preprocessing.page_geometry import (
+    INK_CONTRASTS,
+    Rotation,
+    estimate_interline,
+    estimate_skew,
+    staff_ink,
+)
 from entourage.detect.preprocessing.reading import GrayImage, read_page, scaled_size, to_grayscale
 
 MAX_WORKING_PIXELS = 100_000_000  # at the network's scale; a page of printed music has one or two million
@@ -130,6 +136,9 @@ def _straighten(page: GrayImage, options: InferenceOptions) -> tuple[GrayImage, 
 
 
 def _measure(small: GrayImage, factor: float, ink: NDArray[np.bool_] | None = None) -> float | None:
-    """Return the interline of a page, measured on a copy that is smaller by `factor`."""
-    interline = estimate_interline(small, ink)
-    return None if interline is None else interline * factor
+    """Return the interline of a page, measured on a copy that is smaller by `factor`; faint lines are sought last."""
+    for contrast in INK_CONTRASTS:
+        usable = ink if ink is not None and contrast == INK_CONTRASTS[0] else staff_ink(small, contrast)
+        if (interline := estimate_interline(small, usable)) is not None:
+            return interline * factor
+    return None
