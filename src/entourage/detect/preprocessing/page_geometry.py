@@ -225,10 +225,11 @@ def estimate_skew(ink: Mask) -> float:
     small = np.asarray(cv2.resize(ink.astype(np.float32), size, interpolation=cv2.INTER_AREA), dtype=np.float32)
     if min(small.shape) < 8 or float(small.max()) <= 0:
         return 0.0
+    half = cv2.resize(small, scaled_size(small.shape, 0.5), interpolation=cv2.INTER_AREA).astype(np.float32)
     best = 0.0
-    for span, step in ((MAX_ANGLE, 1.0), (1.0, 0.25), (0.25, 0.05)):
+    for image, span, step in ((half, MAX_ANGLE, 1.0), (small, 1.0, 0.25), (small, 0.25, 0.05)):
         angles = best + np.arange(-span, span + step / 2, step)
-        sharpness = [_sharpness(small, float(angle)) for angle in angles]
+        sharpness = [_sharpness(image, float(angle)) for angle in angles]
         best = float(np.clip(angles[int(np.argmax(sharpness))], -MAX_ANGLE, MAX_ANGLE))
     return best
 
