@@ -89,7 +89,7 @@ def train(options: argparse.Namespace) -> None:
     write_json(options.out / "summary.json", summary)
     for name, path in (("before", find_detector(options.start)), ("after", options.out / MODEL)):
         for test, each in sets.result().items():
-            if time.perf_counter() < end:
+            if each and time.perf_counter() < end:
                 summary[f"{name}: {test}"] = measure(Detector.load(str(path), str(device)), each)
                 print(f"{name}: {test}: {summary[f'{name}: {test}']}", flush=True)
                 write_json(options.out / "summary.json", summary)
