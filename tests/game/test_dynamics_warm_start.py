@@ -6,7 +6,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from entourage.game.dynamics import WALK_WEIGHT, diffuse, warm_start
+from entourage.game.dynamics import WALK_WEIGHT, diffuse, diffuse_twice, warm_start
 from entourage.game.graph import to_torch
 
 
@@ -74,3 +74,10 @@ def test_a_class_without_labels_gets_no_weight() -> None:
     actual = warm_start(x, to_torch(sparse.csr_matrix(graph().numpy())), labelled, 5)
     assert actual.isfinite().all()
     assert (actual[2:6, 2] < actual[2:6, :2].amin(dim=1)).all()
+
+
+def test_walks_of_twice_the_length_continue_the_short_ones() -> None:
+    w, x = graph(), torch.rand((7, 3), generator=torch.Generator().manual_seed(0), dtype=graph().dtype)
+    short, long = diffuse_twice(w, x, 4)
+    torch.testing.assert_close(short, diffuse(w, x, 4))
+    torch.testing.assert_close(long, diffuse(w, x, 8))

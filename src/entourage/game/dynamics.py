@@ -314,7 +314,26 @@ def diffuse(w: Tensor, x: Tensor, steps: int) -> Tensor:
     return total
 
 
-def warm_start(x: Tensor, w: Tensor, labelled: Tensor, steps: int) -> Tensor:
+def diffuse_twice(w: Tensor, x: Tensor, steps: int) -> tuple[Tensor, Tensor]:
+    """Diffuse values by walks of `steps` and of twice as many steps: see `diffuse`.
+
+    Args:
+        w: similarities, shape (n, n), non-negative, dense or sparse CSR.
+        x: values, shape (n, m).
+        steps: length of the longest of the short walks.
+
+    Returns:
+        Values diffused by the short and by the long walks, each of shape (n, m). Costs O(steps nnz(w) m).
+    """
+    short = diffuse(w, x, steps)
+    degree = (w @ torch.ones_like(x[:, :1])).clamp_min(torch.finfo(x.dtype).tiny)  # (n, 1)
+    walk = short - x  # walks of 1 to `steps`
+    for _ in range(steps):
+        walk = (w @ walk) / degree
+    return short, short + walk
+
+
+def warm_start(x: Tensor, w: Tensor, labelled: Tensor, steps: int, reached: Tensor | None = None) -> Tensor:
     """Bias the initial distributions towards the labels that random walks reach.
 
     The labels are diffused by `diffuse`. Each class is divided by the square root of its total, so that a class with
@@ -326,13 +345,15 @@ def warm_start(x: Tensor, w: Tensor, labelled: Tensor, steps: int) -> Tensor:
         w: similarities, shape (n, n), non-negative, dense or sparse CSR.
         labelled: mask of the labelled nodes, shape (n,), boolean.
         steps: length of the longest walk; 0 returns `x` unchanged.
+        reached: labels that `diffuse` has diffused by these walks, shape (n, m), if they are known.
 
     Returns:
         Distributions, shape (n, m); labelled rows are unchanged. Costs O(steps nnz(w) m).
     """
     if steps == 0 or not labelled.any():
         return x
-    biased = bias_to_labels(x, diffuse(w, x * labelled[:, None], steps), x[labelled].sum(dim=0))
+    reached = diffuse(w, x * labelled[:, None], steps) if reached is None else reached
+    biased = bias_to_labels(x, reached, x[labelled].sum(dim=0))
     return torch.where(labelled[:, None], x, biased)
 
 

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from entourage.game.dynamics import bias_to_labels, diffuse, replicator
+from entourage.game.dynamics import bias_to_labels, diffuse_twice, replicator
 from entourage.game.graph import to_torch
 from entourage.label.base import has_unique_maximum
 from entourage.label.targets import Floats
-from entourage.label.transduction import PRESETS, random_walk_step
+from entourage.label.transduction import PRESETS, order_by_support, random_walk_step
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,8 @@ class IncrementalTransduction:
         self.given = np.full(n, -1, dtype=np.int64)
         self._w = to_torch(w)
         self._component = connected_components(w, directed=True, connection="strong")[1]
-        self._reached = torch.zeros((n, n_classes), dtype=self._w.dtype)  # diffused labels
+        # Labels diffused by short walks, for the warm start, and by long ones, for the confidences.
+        self._reached, self._support = (torch.zeros((n, n_classes), dtype=self._w.dtype) for _ in range(2))
 
     @property
     def n_classes(self) -> int:
@@ -77,6 +78,7 @@ class IncrementalTransduction:
         """Add a class without labels and return its code."""
         column = torch.zeros((len(self.given), 1), dtype=self._w.dtype)
         self._reached = torch.cat([self._reached, column], dim=1)
+        self._support = torch.cat([self._support, column], dim=1)
         return self.n_classes - 1
 
     def set_labels(self, items: NDArray[np.int64] | list[int], code: int) -> None:
@@ -98,9 +100,11 @@ class IncrementalTransduction:
         emptied = np.unique(self.given[rows])
         self.given[rows] = code
         for old in emptied[emptied >= 0]:  # subtracting the walks would leave rounding errors
-            self._reached[:, old] = self._walk(np.flatnonzero(self.given == old))
+            self._reached[:, old], self._support[:, old] = self._walk(np.flatnonzero(self.given == old))
         if code >= 0:
-            self._reached[:, code] += self._walk(rows)
+            short, long = self._walk(rows)
+            self._reached[:, code] += short
+            self._support[:, code] += long
 
     def merge_classes(self, source: int, target: int) -> None:
         """Give all labels of one class to another; the source remains, as a class without labels.
@@ -132,15 +136,18 @@ class IncrementalTransduction:
         best = x.argmax(axis=1)
         votes = np.where(reachable[:, None], random_walk_step(self.graph, x), 0)
         confidence = random_walk_step(self.graph, votes)[np.arange(len(best)), best].clip(0, 1)
+        if self.walk_steps:
+            confidence = order_by_support(self.graph, confidence, self._support[:, seen].numpy(), best, self.given)
         return Labelling(
             np.where(decided, seen[best], -1), np.where(decided, confidence, 0).astype(np.float32), result.n_iter
         )
 
-    def _walk(self, rows: NDArray[np.int64]) -> torch.Tensor:
-        """Return the sum of the walks from some items, shape (n,)."""
+    def _walk(self, rows: NDArray[np.int64]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the sums of the short and of the long walks from some items, each of shape (n,)."""
         indicator = torch.zeros((len(self.given), 1), dtype=self._w.dtype)
         indicator[rows] = 1
-        return diffuse(self._w, indicator, self.walk_steps)[:, 0] if len(rows) else indicator[:, 0]
+        short, long = diffuse_twice(self._w, indicator, self.walk_steps) if len(rows) else (indicator, indicator)
+        return short[:, 0], long[:, 0]
 
     def _reachable(self) -> NDArray[np.bool_]:
         has_label = np.zeros(self._component.max() + 1, dtype=bool)

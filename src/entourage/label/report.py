@@ -26,7 +26,7 @@ THUMBNAILS_PER_STRIP = 6  # most confident, and least confident, items of a clas
 
 
 _CONFIDENCE = {
-    False: "The probability that a two-step random walk over the graph ends at items of the same label.",
+    False: "Estimated from the agreement of the neighbourhood and the distance to given labels, on the graph.",
     True: "The probability of the label, a weighted mean of several methods, calibrated by hidden labels.",
 }
 

@@ -25,7 +25,7 @@ def test_from_labeller_copies_the_result() -> None:
     assert names[found.codes].tolist() == game.transduction_.tolist()
     assert found.confidence[-2:].tolist() == [0, 0]
     assert found.confidence[[0, 5]].tolist() == [1, 1]  # given labels have confidence 1
-    assert np.array_equal(found.confidence[1:5], game.confidence_[1:5])
+    assert np.array_equal(found.confidence[1:5], game.agreement_[1:5])  # confidences of the same mean
     assert np.array_equal(found.distributions, game.label_distributions_)
     for mode in ("hard", "soft", "weighted"):
         assert found.targets(mode)[1][-2:].tolist() == [0, 0]

@@ -53,7 +53,9 @@ class PseudoLabels:
         """Return the labels of a fitted labeller, as indices of its `classes_`; given labels have confidence 1."""
         codes = labeller.label_distributions_.argmax(axis=1).astype(np.int64)
         codes[labeller.undecided_] = -1
-        return cls(codes, labeller.label_distributions_, np.where(labeller.labelled_mask_, 1.0, labeller.confidence_))
+        confidence = getattr(labeller, "agreement_", labeller.confidence_)  # see `GraphTransduction`
+        confidence = np.where(labeller.labelled_mask_, 1.0, np.where(codes >= 0, confidence, 0))
+        return cls(codes, labeller.label_distributions_, confidence)
 
     def check(self, n_images: int, n_classes: int) -> None:
         """Raise ValueError if the number of images or classes differs."""
