@@ -47,5 +47,5 @@ def test_normalize_subtracts_the_mean_and_divides_by_std() -> None:
 def test_invalid_options_raise() -> None:
     with pytest.raises(ValueError, match="interpolation 'magic' is unknown; expected nearest"):
         Preprocessing(size=(8, 8), mean=(0.0,) * 3, std=(1.0,) * 3, interpolation="magic")
-    with pytest.raises(ValueError, match="crop is 0"):
+    with pytest.raises(ValueError, match=r"crop is 0\.0; expected a number above 0 and at most 1"):
         Preprocessing(size=(8, 8), mean=(0.0,) * 3, std=(1.0,) * 3, crop=0.0)

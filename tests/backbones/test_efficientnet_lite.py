@@ -100,5 +100,7 @@ def test_generalised_mean_lies_between_mean_and_maximum() -> None:
 
 
 def test_network_with_generalised_mean_is_not_split() -> None:
-    with pytest.raises(ValueError, match="efficientnet-lite0-gem"):
+    with pytest.raises(
+        ValueError, match=r"backbone 'efficientnet-lite0-gem': .*; expected an EfficientNet-Lite without -gem"
+    ):
         split_backbone(load_backbone("efficientnet-lite0-gem", "cpu", frozen=False))

@@ -72,7 +72,7 @@ def test_interrupt_ends_the_threads(make_images: Makes, backbone: Backbone) -> N
 
 
 def test_invalid_options_raise(backbone: Backbone) -> None:
-    with pytest.raises(ValueError, match="batch_size is 0"):
+    with pytest.raises(ValueError, match="batch_size is 0; expected 1 or more"):
         extract_features([], backbone, batch_size=0)
-    with pytest.raises(ValueError, match="workers is 0"):
+    with pytest.raises(ValueError, match="workers is 0; expected 1 or more"):
         extract_features([], backbone, workers=0)

@@ -200,7 +200,7 @@ def test_probabilities_sum_to_one_for_items_unrelated_to_the_core() -> None:
 
 
 def test_a_set_size_too_small_for_a_core_raises() -> None:
-    with pytest.raises(ValueError, match="set_size is 3"):
+    with pytest.raises(ValueError, match="set_size is 3; expected 4 or more, as half of a"):
         cluster_in_subsets(Oracle(np.zeros(9, dtype=np.int64)), 9, 3, np.random.default_rng(0))
 
 

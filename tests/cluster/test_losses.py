@@ -38,7 +38,7 @@ def test_pair_weights_match_the_appendix() -> None:
     assert together / apart == pytest.approx(math.sqrt(0.8) / math.sqrt(0.2))
     assert pair_weights(0.5) == pytest.approx((1, 1))
     assert pair_weights(1.0) == (0, 2)
-    with pytest.raises(ValueError, match="phi is"):
+    with pytest.raises(ValueError, match=r"phi is 1\.2; expected a probability, from 0 to 1"):
         pair_weights(1.2)
 
 

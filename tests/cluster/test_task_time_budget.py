@@ -22,7 +22,7 @@ def test_a_time_budget_sets_the_number_of_steps_once(tmp_path: Path) -> None:
     assert train_network(again, tmp_path, minutes=0.003, device="cpu", progress=False)[1].steps == plan["steps"]
     with pytest.raises(ValueError, match=r"holds a run with minutes 0.003 \(\d+ steps\), now 5; "):
         train_network(make(replace(RECIPE, steps=10**6)), tmp_path, minutes=5, device="cpu", progress=False)
-    with pytest.raises(ValueError, match="minutes is 0"):
+    with pytest.raises(ValueError, match="minutes is 0; expected a number above 0"):
         train_network(make(), minutes=0, device="cpu")
 
 

@@ -120,7 +120,7 @@ def test_a_pretrained_network_for_other_items_raises(tmp_path: Path, images: Pat
         train(images, tmp_path, start=tmp_path / "first.safetensors", run_dir=tmp_path / "second")
     with pytest.raises(ValueError, match=r"backbone 'efficientnet-lite0' with a pretrained network; expected one"):
         train(images, tmp_path, start=tmp_path / "first.safetensors", backbone="efficientnet-lite0")
-    with pytest.raises(ValueError, match="model 'unknown': no such file"):
+    with pytest.raises(ValueError, match=r"model 'unknown': .*; expected a file, or one of: points"):
         train("points", tmp_path, start="unknown")
 
 
@@ -170,7 +170,7 @@ def test_tables_require_labels_or_pairs(tmp_path: Path) -> None:
     (tmp_path / "p.csv").write_text("first,second,same\ni0,i3,1\ni1,i4,1\ni0,i1,0\n")
     result = train(tmp_path / "t.csv", tmp_path, pairs=tmp_path / "p.csv", run_dir=tmp_path / "other")
     assert result["steps"] == 2
-    with pytest.raises(ValueError, match="both labels and pairs"):
+    with pytest.raises(ValueError, match=r"labels and pairs .*; expected one of them"):
         train(tmp_path / "t.csv", tmp_path, labels=tmp_path / "l.csv", pairs=tmp_path / "p.csv")
 
 
@@ -180,7 +180,7 @@ def test_options_that_do_not_apply_raise(tmp_path: Path) -> None:
         train("points", tmp_path, labels=tmp_path / "missing.csv")
     with pytest.raises(ValueError, match="pairs with source 'points'; expected none"):
         train("points", tmp_path, pairs=tmp_path / "missing.csv")
-    with pytest.raises(ValueError, match="both steps and minutes are given"):
+    with pytest.raises(ValueError, match=r"steps and minutes .*; expected one of them"):
         train("points", tmp_path, minutes=1.0)
     for source in ("points", table):
         with pytest.raises(ValueError, match=r"'efficientnet-lite0' requires images.*expected no backbone"):
@@ -198,7 +198,7 @@ def test_a_folder_of_images_and_sounds_raises(tmp_path: Path, images: Path) -> N
 
 def test_a_folder_as_output_file_raises(tmp_path: Path) -> None:
     (tmp_path / "n.safetensors").mkdir()
-    with pytest.raises(ValueError, match="is a folder"):
+    with pytest.raises(ValueError, match=r"n\.safetensors: .*; expected the name of a file for the network"):
         train("points", tmp_path)
 
 

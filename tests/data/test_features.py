@@ -159,9 +159,9 @@ def test_bad_archives_give_one_line(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=message):
             read_features(path)
     path.rename(tmp_path / "x.npy")
-    with pytest.raises(ValueError, match="archive of several arrays"):
+    with pytest.raises(ValueError, match=r"arrays; expected one array, or the suffix \.npz"):
         read_features(tmp_path / "x.npy")
-    with pytest.raises(ValueError, match="no such file"):
+    with pytest.raises(ValueError, match=r"x\.npz: .*; expected a feature file: \.npy, \.npz, \.csv, \.parquet"):
         read_features(path)
 
 
@@ -185,6 +185,6 @@ def test_compressed_files_of_too_many_rows_are_refused(tmp_path: Path) -> None:
 def test_columns_of_text_become_indicators_if_requested(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     path.write_text("item,size,colour\na,1,red\nb,2,blue\nc,3,red\n")
-    with pytest.raises(ValueError, match="column 'colour' is not numeric"):
+    with pytest.raises(ValueError, match=r"column 'colour' .*; expected numbers in all columns"):
         read_features(path)
     assert read_features(path, text_columns=True).values.tolist() == [[1, 0, 1], [2, 1, 0], [3, 0, 1]]

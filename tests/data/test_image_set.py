@@ -87,7 +87,7 @@ def test_inconsistent_fields_are_rejected(changes: dict[str, Any], message: str)
 
 
 def test_errors_name_the_image() -> None:
-    with pytest.raises(IndexError, match="toys: image 4 of 4"):
+    with pytest.raises(IndexError, match="toys: image 4 of 4; expected an index below 4"):
         make().image(4)
     broken = EncodedImages(np.zeros(4, dtype=np.uint8), np.arange(4), np.arange(1, 5))
     with pytest.raises(UnreadableImageError, match=r"^cannot read image s of toys: not an image") as caught:

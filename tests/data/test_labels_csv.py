@@ -18,7 +18,7 @@ def test_columns_are_found_ignoring_case(tmp_path: Path) -> None:
     path.write_text("Item,Label,label\n")
     rows = read_csv_table(path)
     assert rows.column("item") == 0
-    with pytest.raises(ValueError, match="2 columns 'label'"):
+    with pytest.raises(ValueError, match=r"2 columns 'label'.*; expected one 'label'"):
         rows.column("label")
     with pytest.raises(ValueError, match="line 1 has no column 'class': Item, Label, label; expected one 'class'"):
         rows.column("class")
@@ -31,7 +31,7 @@ def test_bad_files_give_one_line(tmp_path: Path, content: bytes, message: str) -
     (tmp_path / "x.csv").write_bytes(content)
     with pytest.raises(ValueError, match=message):
         read_csv_table(tmp_path / "x.csv")
-    with pytest.raises(ValueError, match="cannot be read: No such file"):
+    with pytest.raises(ValueError, match=r"missing\.csv: .*; expected a CSV file"):
         read_csv_table(tmp_path / "missing.csv")
 
 

@@ -132,7 +132,7 @@ def test_the_limit_of_pixels_applies_to_the_size_at_which_a_jpeg_is_decoded(
     path = save(tmp_path / "a.jpg", Image.new("RGB", (640, 480)))
     monkeypatch.setattr(media, "MAX_PIXELS", 20_000)
     assert read_image(path, shorter_side=60).size == (80, 60)
-    with pytest.raises(UnreadableImageError, match="640 x 480"):
+    with pytest.raises(UnreadableImageError, match=r"640 x 480.*; expected at most 0"):
         read_image(path)
 
 

@@ -44,7 +44,7 @@ def test_conversion_to_and_from_torchvision_outputs() -> None:
 
 
 def test_wrong_shapes_and_labels_raise() -> None:
-    with pytest.raises(ValueError, match=r"shapes \(3, 4\), \(2,\), \(3,\)"):
+    with pytest.raises(ValueError, match=r"shapes \(3, 4\), \(2,\), \(3,\); expected \(n, 4\), \(n,\), \(n,\)"):
         Detections(make().boxes, torch.tensor([1, 2]), make().scores, CLASSES)
     with pytest.raises(ValueError, match="labels are 0 to 2; expected 1 to 2"):
         Detections(make().boxes, torch.tensor([0, 1, 2]), make().scores, CLASSES)

@@ -31,7 +31,7 @@ def test_existing_path_takes_precedence_over_data_set_name(
 
 def test_data_set_name_is_resolved(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("ENTOURAGE_DATA", str(tmp_path))
-    with pytest.raises(ValueError, match="data set 'cub200' is missing"):
+    with pytest.raises(ValueError, match=r"data set 'cub200' .*; expected images\.txt"):
         read_images("cub200")
 
 

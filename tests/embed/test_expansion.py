@@ -71,7 +71,7 @@ def test_retrieval_of_overlapping_classes_improves() -> None:
 
 
 def test_bad_arguments_are_named(embeddings: Tensor) -> None:
-    with pytest.raises(ValueError, match="n_neighbors"):
+    with pytest.raises(ValueError, match="n_neighbors is -1; expected a whole number of 0 or more"):
         expand_with_neighbors(embeddings, n_neighbors=-1)
-    with pytest.raises(ValueError, match="power"):
+    with pytest.raises(ValueError, match=r"power is -1\.0; expected 0 or more"):
         expand_with_neighbors(embeddings, power=-1.0)

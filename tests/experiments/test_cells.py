@@ -140,7 +140,7 @@ def test_the_page_has_tables_command_machine_and_minutes(tmp_path: Path, monkeyp
 def test_settings_are_those_of_the_ledger(tmp_path: Path) -> None:
     work = Work()
     run_experiment(work.experiment(epochs=5), tmp_path)
-    with pytest.raises(ValueError, match=r"toy.json: .*epochs 5, now 6"):
+    with pytest.raises(ValueError, match=r"toy.json: .*epochs 5, now 6; expected the same settings or another folder"):
         run_experiment(work.experiment(epochs=6), tmp_path)
 
 

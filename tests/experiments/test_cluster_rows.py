@@ -103,7 +103,7 @@ def test_rows_of_a_rehearsal_and_real_ones_do_not_mix(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["cluster_points", "cluster_images", "cluster_speakers"])
 def test_what_was_measured_can_be_added_to(name: str) -> None:
     assert "thesis, seed 0" in open_ledger(name, make_options())
-    with pytest.raises(ValueError, match="small None, now True"):
+    with pytest.raises(ValueError, match="small None, now True; expected the same settings or another folder"):
         open_ledger(name, make_options(small=True, results=RESULTS))
 
 

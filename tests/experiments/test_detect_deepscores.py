@@ -250,5 +250,5 @@ def test_a_rehearsal_is_kept_apart(
     )
     assert set(trainings.baselines) == {"small-detect_deepscores-fcos", "small-detect_deepscores-muscima-fcos"}
     assert {minutes for _, _, _, minutes, _ in trainings.baselines.values()} == {detect_deepscores.REHEARSAL_MINUTES}
-    with pytest.raises(ValueError, match="small True, now None"):
+    with pytest.raises(ValueError, match="small True, now None; expected the same settings or another folder"):
         command(tmp_path, monkeypatch, *words)

@@ -80,11 +80,11 @@ def test_rows_of_a_rehearsal_and_real_ones_do_not_mix(tmp_path: Path) -> None:
     ledger_of("small", tmp_path, small=True).add("a", {}, 1.0)
     assert "a" in ledger_of("real", tmp_path)
     assert "a" in ledger_of("small", tmp_path, small=True)
-    with pytest.raises(ValueError, match="small None, now True"):
+    with pytest.raises(ValueError, match="small None, now True; expected the same settings or another folder"):
         ledger_of("real", tmp_path, small=True)
-    with pytest.raises(ValueError, match="small True, now None"):
+    with pytest.raises(ValueError, match="small True, now None; expected the same settings or another folder"):
         ledger_of("small", tmp_path)
-    with pytest.raises(ValueError, match="sets None, now 4"):
+    with pytest.raises(ValueError, match="sets None, now 4; expected the same settings or another folder"):
         ledger_of("small", tmp_path, {"sets": 4}, small=True)
     real, small = ledger_of("no such experiment"), ledger_of("no such experiment", small=True)
     assert real.path.parent == RESULTS

@@ -104,11 +104,11 @@ def test_impossible_metrics_are_rejected(points: np.ndarray, options: dict[str, 
 
 
 def test_negative_and_sparse_distances_and_sparse_correlations_are_rejected(points: np.ndarray) -> None:
-    with pytest.raises(ValueError, match="X: a distance is -1"):
+    with pytest.raises(ValueError, match=r"X: .* -1; expected numbers of 0 or more"):
         NeighborGraph(-np.ones((3, 3)), 2, metric="precomputed")
-    with pytest.raises(ValueError, match="X: the distances are sparse"):
+    with pytest.raises(ValueError, match=r"X: .*; expected a dense square matrix"):
         NeighborGraph(sparse.eye_array(3).tocsr(), 2, metric="precomputed")
-    with pytest.raises(ValueError, match="affinity is 'pearson'"):
+    with pytest.raises(ValueError, match=r"affinity is 'pearson'.*; expected 'self_tuning', 'gaussian' or 'cosine'"):
         NeighborGraph(sparse.csr_matrix(points), 2, affinity="pearson")
-    with pytest.raises(ValueError, match="metric is 'manhattan'"):
+    with pytest.raises(ValueError, match=r"metric is 'manhattan'.*; expected 'euclidean', or an array"):
         NeighborGraph(torch.from_numpy(points), 2, metric="manhattan")

@@ -78,7 +78,7 @@ def test_unsupported_members_of_archives_give_one_line(tmp_path: Path, offset: i
 def test_members_that_are_no_arrays_are_rejected(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
         archive.writestr("X.npy", b"text")
-    with pytest.raises(ValueError, match=r"a\.npz: cannot be read: "):
+    with pytest.raises(ValueError, match=r"a\.npz: .*; expected arrays only"):
         read_npz(tmp_path / "a.npz")
 
 

@@ -31,7 +31,7 @@ def test_tables_are_measured_before_they_are_read(tmp_path: Path, monkeypatch: p
     file = tmp_path / "a.parquet"
     pq.write_table(pa.table({"x": np.zeros(10_000)}), file)
     monkeypatch.setattr(safe_formats, "FREE_BYTES", 10_000)
-    with pytest.raises(ValueError, match=r"a\.parquet: cannot be read: unpacks to 0 MB"), parquet_errors(file):
+    with pytest.raises(ValueError, match=r"a\.parquet: .*; expected at most 0 MB for a file"), parquet_errors(file):
         pytest.fail("the block ran")
     monkeypatch.setattr(safe_formats, "FREE_BYTES", 100_000)
     with parquet_errors(file):

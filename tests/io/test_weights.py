@@ -105,9 +105,9 @@ def test_load_weights_names_the_weight_that_does_not_match() -> None:
     model, source = nn.Linear(2, 1), Path("a.safetensors")
     load_weights(model, {"weight": torch.zeros(1, 2), "bias": torch.ones(1)}, source)
     assert model(torch.ones(1, 2)).item() == 1.0
-    with pytest.raises(ValueError, match=r"^a.safetensors: weight 'bias' is missing"):
+    with pytest.raises(ValueError, match=r"^a\.safetensors: weight 'bias' .*; expected the weights of this network"):
         load_weights(model, {"weight": torch.zeros(1, 2)}, source)
-    with pytest.raises(ValueError, match=r"^a.safetensors: weight 'c' is unknown"):
+    with pytest.raises(ValueError, match=r"^a\.safetensors: weight 'c' .*; expected the weights of this network"):
         load_weights(model, {"weight": torch.zeros(1, 2), "bias": torch.ones(1), "c": torch.ones(1)}, source)
     with pytest.raises(ValueError, match=r"^a.safetensors: weight 'weight' has shape \(2, 2\); expected \(1, 2\)"):
         load_weights(model, {"weight": torch.zeros(2, 2), "bias": torch.ones(1)}, source)

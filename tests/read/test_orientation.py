@@ -57,7 +57,7 @@ def test_symbols_are_mapped_in_their_order() -> None:
 
 
 def test_a_page_without_staves_has_no_scale() -> None:
-    with pytest.raises(ValueError, match="boxes: the page has no staves"):
+    with pytest.raises(ValueError, match=r"boxes: .*; expected one with staves"):
         to_input_boxes(np.ones((1, 4)), upright_page(None))
 
 

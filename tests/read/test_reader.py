@@ -85,7 +85,7 @@ def test_all_formats_are_written(tmp_path: Path, read_melody: Transcription) -> 
 def test_a_copy_is_transposed(read_melody: Transcription) -> None:
     assert [str(note.pitch) for note in read_melody.transposed("M2").notes][:3] == ["A4", "B4", "G#5"]
     assert rows(read_melody) == MELODY
-    with pytest.raises(ValueError, match="transpose: "):
+    with pytest.raises(ValueError, match=r"transpose: .*; expected semitones such as -3 or an interval"):
         read_melody.transposed("big")
 
 
@@ -130,7 +130,7 @@ def test_pages_without_music_say_why(reader: ScoreReader, tmp_path: Path) -> Non
     score = reader.read(white)
     assert (score.notes, score.measures, score.message) == ([], [], "page: no staves found")
     for write in (score.to_musicxml, score.to_midi, score.to_mei):
-        with pytest.raises(ValueError, match=r"score: has no notes \(page: no staves found\)"):
+        with pytest.raises(ValueError, match=r"score: .*; expected pages with notes"):
             write(tmp_path / "a")
     assert not (tmp_path / "a").exists()
     score.to_json(tmp_path / "a.json")

@@ -78,7 +78,7 @@ def span_of(*events: Event) -> Span:
     return Span(0.0, 800.0, None, list(events), [])
 
 
-def test_the_most_frequent_length_is_counted_in_ticks() -> None:
+def test_the_most_frequent_length_is_in_ticks() -> None:
     layout = Layout([], INK)
     three = span_of(played(100), played(200, "half"))
     dotted = span_of(played(100, "half", dots=1))

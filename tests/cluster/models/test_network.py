@@ -35,16 +35,16 @@ def test_a_network_is_saved_and_loaded(tmp_path: Path, options: ModelOptions, sh
 
 @pytest.mark.parametrize("shape", [(1, 5, 3), (1, 1, 2), (1, 5, 2, 1)])
 def test_items_of_another_shape_and_single_items_raise(shape: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match="2 or more items"):
+    with pytest.raises(ValueError, match=r"x has shape .*; expected \(sets, 2 or more items"):
         ClusterNetwork((2,), ATTENTION)(torch.zeros(shape))
 
 
 def test_invalid_files_raise(tmp_path: Path) -> None:
     path = tmp_path / "n.safetensors"
-    with pytest.raises(ValueError, match="no such file"):
+    with pytest.raises(ValueError, match=r"n\.safetensors: .*; expected a network saved by `entourage cluster train`"):
         load_network(path)
     path.write_bytes(b"nonsense")
-    with pytest.raises(ValueError, match="cannot be read"):
+    with pytest.raises(ValueError, match=r"n\.safetensors: .*; expected a network saved by `entourage cluster train`"):
         load_network(path)
     save_file({"a": torch.zeros(1)}, path)
     with pytest.raises(ValueError, match="not a clustering network; expected"):
@@ -97,7 +97,7 @@ def test_headers_of_larger_networks_are_refused_before_these_are_built(tmp_path:
     network.options = replace(ATTENTION, **{name: value})
     save_network(network, path)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(ValueError, match=r"n\.safetensors: saved by another version of entourage: ") as caught:
+    with pytest.raises(ValueError, match=r"n\.safetensors: .*; expected at most 5802, the number of weights") as caught:
         load_network(path)
     assert "\n" not in str(caught.value)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**18  # in units of 1 kB

@@ -100,7 +100,7 @@ def test_bad_packs_give_one_line(
 
 
 def test_other_files_are_rejected(tmp_path: Path, pack_arrays: PackArrays) -> None:
-    with pytest.raises(ValueError, match="no such file"):
+    with pytest.raises(ValueError, match=r"gone\.npz: .*; expected an image archive \(\.npz\)"):
         read_pack(tmp_path / "gone.npz")
     (tmp_path / "text.npz").write_text("no archive")
     with pytest.raises(ValueError, match="cannot be read"):
@@ -111,7 +111,7 @@ def test_other_files_are_rejected(tmp_path: Path, pack_arrays: PackArrays) -> No
         read_pack(tmp_path / "cut.npz")
     with (tmp_path / "array.npz").open("wb") as stream:
         np.save(stream, np.zeros(3))
-    with pytest.raises(ValueError, match="a single array"):
+    with pytest.raises(ValueError, match=r"array\.npz: .*; expected an archive of arrays"):
         read_pack(tmp_path / "array.npz")
     save(tmp_path / "features.npz", {"features": np.zeros((2, 2)), "labels": np.zeros(2)})
     with pytest.raises(ValueError, match="data, offsets, class_names; expected an image archive"):

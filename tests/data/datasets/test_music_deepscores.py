@@ -75,7 +75,7 @@ def test_other_archives_are_reported_in_one_line(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=r"deepscores.json .*; expected a table of DeepScoresV2") as caught:
             read_deepscores(path)
         assert "\n" not in str(caught.value)
-    with pytest.raises(ValueError, match=r"image a\.png is missing"):
+    with pytest.raises(ValueError, match=r"c\.zip: image a\.png .*; expected all images of the table"):
         read_deepscores(packed(tmp_path / "c.zip", deepscores__json=table("a.png")))
     with pytest.raises(ValueError, match=r"s/images/z.png cannot be unpacked"):
         read_member(path, "s/images/z.png")

@@ -63,10 +63,10 @@ def test_bad_lists_of_cub200_give_one_line(tmp_path: Path, name: str, text: str,
 def test_missing_and_binary_lists_are_named(tmp_path: Path) -> None:
     write(tmp_path, CUB)
     (tmp_path / "classes.txt").write_bytes(b"1 \xff\n")
-    with pytest.raises(ValueError, match=r"classes\.txt: not UTF-8 text \(byte 2\)"):
+    with pytest.raises(ValueError, match=r"classes\.txt: .*\(byte 2\); expected a text file"):
         read_cub200(tmp_path)
     (tmp_path / "classes.txt").unlink()
-    with pytest.raises(ValueError, match=r"classes\.txt: cannot be read: No such file"):
+    with pytest.raises(ValueError, match=r"classes\.txt: .*; expected a text file"):
         read_cub200(tmp_path)
 
 

@@ -186,7 +186,7 @@ def test_a_page_without_objects_has_empty_maps() -> None:
 
 def test_invalid_arguments_raise() -> None:
     boxes, labels, pages = objects(3, 20, 20)
-    with pytest.raises(ValueError, match=r"shapes \(3, 4\), \(2,\), \(3,\)"):
+    with pytest.raises(ValueError, match=r"shapes \(3, 4\), \(2,\), \(3,\); expected \(n, 4\), \(n,\), \(n,\)"):
         render_targets(boxes, labels[:2], pages, (2, 20, 20), THREE, GROUPS)
     with pytest.raises(ValueError, match="labels are 9 to 9; expected 1 to 4"):
         render_targets(boxes, torch.full((3,), 9), pages, (2, 20, 20), THREE, GROUPS)

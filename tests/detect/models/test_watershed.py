@@ -38,9 +38,9 @@ def test_training_returns_losses_and_evaluation_returns_detections(tiny: Detecto
     assert [set(page) for page in found] == [{"boxes", "labels", "scores"}] * 2
     with pytest.raises(ValueError, match="targets: none for 2 images; expected one for each"):
         model.train()(images)
-    with pytest.raises(ValueError, match="targets: 1 for 2 images"):
+    with pytest.raises(ValueError, match="targets: 1 for 2 images; expected one for each image in training"):
         model(images, targets[:1])
-    with pytest.raises(ValueError, match=r"targets\[1\] has the box"):
+    with pytest.raises(ValueError, match=r"targets\[1\] has the box.*; expected finite x0, y0, x1, y1 with x0"):
         model(images, [targets[0], {**targets[1], "boxes": targets[1]["boxes"].flip(1)}])
 
 
@@ -91,7 +91,7 @@ def test_images_are_padded_with_paper_to_a_batch() -> None:
     assert pad_batch(stacked) is stacked
     with pytest.raises(ValueError, match="images: none; expected one or more"):
         pad_batch([])
-    with pytest.raises(ValueError, match=r"images\[1\] has shape \(3, 4, 4\)"):
+    with pytest.raises(ValueError, match=r"images\[1\] has shape \(3, 4, 4\); expected \(1, height, width\)"):
         pad_batch([torch.zeros(1, 4, 4), torch.zeros(3, 4, 4)])
 
 

@@ -46,9 +46,9 @@ def test_windows_of_handwriting_vary_more() -> None:
 
 
 def test_invalid_numbers_raise() -> None:
-    with pytest.raises(ValueError, match="steps is 0"):
+    with pytest.raises(ValueError, match="steps is 0; expected a whole number of 1 or more"):
         Recipe(steps=0)
-    with pytest.raises(ValueError, match="batch is 0"):
+    with pytest.raises(ValueError, match="batch is 0; expected 1 or more"):
         Recipe(batch=0)
-    with pytest.raises(ValueError, match="margin is -1"):
+    with pytest.raises(ValueError, match="margin is -1; expected 0 crops or more"):
         Recipe(margin=-1)

@@ -138,9 +138,11 @@ def test_training_starts_from_a_shipped_detector(tmp_path: Path, monkeypatch: py
 
 def test_invalid_paths_raise(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match="is a file"):
+    with pytest.raises(ValueError, match=r"file: .*; expected a folder to write to"):
         train_detector(make_config(tmp_path, out=tmp_path / "file"))
-    with pytest.raises(ValueError, match="not a data set"):
+    with pytest.raises(
+        ValueError, match=r"nowhere: .*; expected a folder with symbols\.parquet, MUSCIMA\+\+ or DeepScoresV2"
+    ):
         train_detector(make_config(tmp_path, data=[tmp_path / "nowhere"]))
 
 

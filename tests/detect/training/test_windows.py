@@ -123,7 +123,7 @@ def test_the_same_seed_gives_the_same_windows(pack: PagePack) -> None:
 def test_invalid_options_raise() -> None:
     with pytest.raises(ValueError, match="height and width are 8 x 96; expected at least 32 x 32"):
         WindowOptions(height=8, width=96)
-    with pytest.raises(ValueError, match="class_balanced is 2"):
+    with pytest.raises(ValueError, match=r"class_balanced is 2; expected a fraction in \[0, 1\]"):
         WindowOptions(class_balanced=2)
-    with pytest.raises(ValueError, match=r"max_zoom is 0\.5"):
+    with pytest.raises(ValueError, match=r"max_zoom is 0\.5; expected a number in \[0, 0\.25\]"):
         WindowOptions(max_zoom=0.5)

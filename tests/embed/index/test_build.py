@@ -167,7 +167,7 @@ def test_no_readable_image_raises(tmp_path: Path, embedder: Embedder) -> None:
 
 def test_vectors_that_cannot_be_stored_raise(data: Path, embedder: Embedder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FeatureStore, "lookup", lambda self, keys: iter(()))
-    with pytest.raises(ValueError, match="the vectors of 64 images could not be stored"):
+    with pytest.raises(ValueError, match=r"index: .* 64 images .*; expected a writable folder with free space"):
         run(data, embedder)
 
 
@@ -186,7 +186,7 @@ def test_file_of_vectors_is_scaled_and_replaced(tmp_path: Path) -> None:
     assert len(list((tmp_path / "index").glob("vectors-*"))) == 1
     values[5, 2] = np.nan
     np.save(tmp_path / "v.npy", values)
-    with pytest.raises(ValueError, match="row 6 has values that are not finite"):
+    with pytest.raises(ValueError, match=r"row 6 .*; expected finite numbers"):
         build_index(tmp_path / "v.npy", tmp_path / "index", progress=False)
     assert len(Index.load(tmp_path / "index")) == 30  # the former version is unchanged
 

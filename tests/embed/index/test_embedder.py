@@ -106,7 +106,7 @@ def test_other_data_raise(module: nn.Module, data: object, message: str) -> None
 def test_invalid_models_raise(module: nn.Module, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"contains no config.json; expected a run"):
         Embedder.load(tmp_path)
-    with pytest.raises(ValueError, match="size: given with the name of a model"):
+    with pytest.raises(ValueError, match=r"size: .*; expected them with a module only"):
         Embedder.load("toy", size=20)
     with pytest.raises(ValueError, match=r"features have shape .*; expected a tensor of shape"):
         Embedder.load(nn.Conv2d(3, 4, 1), size=20, device="cpu")

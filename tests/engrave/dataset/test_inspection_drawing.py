@@ -71,8 +71,8 @@ def test_images_outside_of_a_data_set_raise_errors(page_path: Path, tmp_path: Pa
         read_annotated_page(tmp_path / "none.png")
     other = page_path.with_name("q.png")
     other.write_bytes(page_path.read_bytes())
-    with pytest.raises(ValueError, match=r"symbols\.parquet: .*'q'"):
+    with pytest.raises(ValueError, match=r"symbols\.parquet: .*'q'; expected the image of one of its pages"):
         read_annotated_page(other)
     (tmp_path / "symbols.parquet").unlink()
-    with pytest.raises(ValueError, match="does not exist"):
+    with pytest.raises(ValueError, match=r"symbols\.parquet: .*; expected the table of the data set of"):
         read_annotated_page(page_path)

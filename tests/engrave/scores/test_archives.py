@@ -141,10 +141,10 @@ def test_member_paths_outside_of_the_archive_raise(tmp_path: Path, name: str) ->
 def test_decompression_stops_at_the_size_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archives, "MAX_SCORE_BYTES", 2**20)
     (file,) = find_scores([zipped(tmp_path / "x.zip", {"bomb.xml": b"\0" * (2**20 + 1)})])
-    with pytest.raises(ValueError, match="larger than 1 MB"):
+    with pytest.raises(ValueError, match=r"x\.zip:bomb\.xml: .*; expected one score"):
         read_bytes(file)
     inner = zipped(tmp_path / "bomb.mxl", {"bomb.xml": b"\0" * (2**20 + 1)})
-    with pytest.raises(ValueError, match="larger than 1 MB"):
+    with pytest.raises(ValueError, match=r"bomb\.mxl: .*; expected one score"):
         read_bytes(find_scores([inner])[0])
 
 
@@ -160,23 +160,23 @@ def test_truncated_archives_raise(tmp_path: Path) -> None:
 
 def test_mxl_without_score_and_empty_file_raise(tmp_path: Path) -> None:
     zipped(tmp_path / "none.mxl", {"readme.txt": b"hello"})
-    with pytest.raises(ValueError, match="holds no score"):
+    with pytest.raises(ValueError, match=r"none\.mxl: .*; expected a MusicXML file inside"):
         read_bytes(find_scores([tmp_path / "none.mxl"])[0])
     (tmp_path / "empty.xml").write_bytes(b" \n")
-    with pytest.raises(ValueError, match="is empty"):
+    with pytest.raises(ValueError, match=r"empty\.xml: .*; expected a score"):
         read_bytes(find_scores([tmp_path / "empty.xml"])[0])
 
 
 def test_sources_without_scores_raise(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=": does not exist"):
+    with pytest.raises(ValueError, match=r"nowhere: .*; expected a score, a folder of scores or"):
         find_scores([tmp_path / "nowhere"])
-    with pytest.raises(ValueError, match="no score in"):
+    with pytest.raises(ValueError, match=r"test_sources_without\w+; expected files named \.xml \.musicxml"):
         find_scores([tmp_path])
 
 
 def test_pipe_raises_instead_of_blocking(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.xml")
-    with pytest.raises(ValueError, match=r"pipe\.xml: is not a regular file"):
+    with pytest.raises(ValueError, match=r"pipe\.xml: .*; expected a score, a folder or an archive"):
         find_scores([tmp_path / "pipe.xml"])
     (tmp_path / "a.xml").write_text("<a/>")
     assert [file.name for file in find_scores([tmp_path])] == ["a"]
@@ -211,7 +211,7 @@ def test_listing_of_a_tar_stops_at_the_member_limit(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(tarfile.TarFile, "next", noted)
     monkeypatch.setattr(archives, "MAX_MEMBERS", 2)
-    with pytest.raises(ValueError, match="holds more than 2 files"):
+    with pytest.raises(ValueError, match=r"x\.tar: .*; expected 2 at most"):
         find_scores([archive])
     assert len(read) < 10  # three members, and those that tarfile reads to detect the compression
 
@@ -237,7 +237,7 @@ def test_too_many_tunes_raise_in_files_and_archives(tmp_path: Path, monkeypatch:
 
 def test_tune_numbers_without_keys_are_skipped(tmp_path: Path) -> None:
     (file,) = find_scores([zipped(tmp_path / "x.zip", {"all.abc": b"X:\n" * 1000})])
-    with pytest.raises(ValueError, match=r"all\.abc: has no K: field"):
+    with pytest.raises(ValueError, match=r"all\.abc: .*; expected ABC, in which every tune has a key"):
         read_score(file)
 
 

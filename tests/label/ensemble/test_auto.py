@@ -151,13 +151,13 @@ def test_a_single_class_and_large_sets_are_labelled(iris: tuple[Floats, Ints], m
 def test_parameters_are_cloned_and_checked(iris: tuple[Floats, Ints]) -> None:
     assert clone(AutoTransduction(n_folds=3)).n_folds == 3
     X, truth = iris
-    with pytest.raises(ValueError, match="n_folds is 1"):
+    with pytest.raises(ValueError, match="n_folds is 1; expected 2 or more"):
         AutoTransduction(n_folds=1).fit(X, truth)
-    with pytest.raises(ValueError, match="feature sets of 149, 150 points"):
+    with pytest.raises(ValueError, match="feature sets of 149, 150 points; expected equal numbers"):
         AutoTransduction().fit([X, X[1:]], truth)
-    with pytest.raises(ValueError, match=r"y has shape \(149,\)"):
+    with pytest.raises(ValueError, match=r"y has shape \(149,\); expected \(150,\), one label per point"):
         AutoTransduction().fit(X, truth[1:])
-    with pytest.raises(ValueError, match="class_priors is 'equal'"):
+    with pytest.raises(ValueError, match="class_priors is 'equal'; expected 'empirical', an array, or None"):
         AutoTransduction(class_priors="equal", device="cpu").fit(X, few(truth, 1))  # type: ignore[arg-type]
 
 

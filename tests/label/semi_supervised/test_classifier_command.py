@@ -46,7 +46,7 @@ def test_files_and_all_images_below_folders_are_classified(saved: Path, folder: 
 
 def test_invalid_paths_raise(saved: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ValueError, match="empty"):
+    with pytest.raises(ValueError, match=r"empty .*; expected files named \.bmp"):
         predict_images(saved, [tmp_path / "empty"], device="cpu")
     with pytest.raises(ValueError, match=f"cannot read {tmp_path / 'nothing'}"):
         predict_images(tmp_path / "nothing", [], device="cpu")

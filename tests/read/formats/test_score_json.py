@@ -63,5 +63,5 @@ def test_what_is_no_score_is_an_error(tmp_path: Path, text: str) -> None:
 def test_a_field_that_is_unknown_is_an_error() -> None:
     values = score_to_dict(Score([], [PageInfo("a", 1, 1, 1.0)]))
     values["pages"][0]["sauce"] = 1
-    with pytest.raises(ValueError, match="sauce"):
+    with pytest.raises(ValueError, match="score: 'sauce'; expected the JSON of a score"):
         score_from_dict(values)

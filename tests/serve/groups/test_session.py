@@ -72,5 +72,5 @@ def test_images_have_pictures_and_no_file_outside_is_read(tmp_path: Path) -> Non
 @pytest.mark.parametrize("text", ["", "item,cluster\na,0\n", "item,cluster,probability\na,x,0.5\n"])
 def test_damaged_clusters_raise(tmp_path: Path, text: str) -> None:
     (tmp_path / "clusters.csv").write_text(text)
-    with pytest.raises(ValueError, match=r"clusters.csv"):
+    with pytest.raises(ValueError, match=r"clusters\.csv: .*; expected the clusters of `entourage cluster run`"):
         read_clusters(tmp_path / "clusters.csv")

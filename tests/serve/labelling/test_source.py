@@ -27,7 +27,7 @@ def test_metric_cosine_scales_features(source: Path) -> None:
 
 
 def test_missing_files_raise(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"absent\.npy"):
+    with pytest.raises(ValueError, match=r"absent\.npy.*; expected a feature file: \.npy, \.npz, \.csv, \.parquet"):
         read_source(tmp_path / "absent.npy", "", "auto", "cpu")
 
 

@@ -66,7 +66,7 @@ def test_a_line_that_was_cut_off_is_removed(tmp_path: Path) -> None:
 def test_changes_of_other_pages_are_not_lost(tmp_path: Path) -> None:
     history = History(tmp_path / "log", BASE)
     history.edit("one", {"a": 2}, 0)
-    with pytest.raises(ConflictError, match="another page"):
+    with pytest.raises(ConflictError, match="; expected the newest version"):
         history.edit("other", {"a": 3}, 0)
     history.edit("other place", {"b": 5}, 0)
     with pytest.raises(ConflictError, match=r"version is 1, .*expected 2"):
