@@ -25,6 +25,7 @@ lint: $(VENV)/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m experiments.check_figures
 
 # Three kills and four faults of every command; python -m benchmarks.kill_commands makes 30 kills.
 kills: $(VENV)/dev
