@@ -96,7 +96,7 @@ class Run:
             os.chdir(folder)
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             os.dup2(handle, 2)
-            os.environ["ENTOURAGE_CACHE"] = str(folder / "cache")
+            os.environ.update(ENTOURAGE_CACHE=str(folder / "cache"), ENTOURAGE_PROGRESS_SECONDS="0")
             sys.argv = ["entourage", *words]
             before()
             from entourage.cli.main import main
@@ -267,13 +267,13 @@ class Trials:
                 return
             folder = self.fresh()
             used = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-            room = rng.randrange(0, max(8192, (size - used) // 2))
+            space = rng.randrange(0, max(8192, (size - used) // 2))
             filler = folder / FILLER
             with contextlib.suppress(OSError), filler.open("wb") as stream:
-                os.posix_fallocate(stream.fileno(), 0, max(1, shutil.disk_usage(folder).free - room))
-            self._rejected(folder, f"{room} bytes of disk")
+                os.posix_fallocate(stream.fileno(), 0, max(1, shutil.disk_usage(folder).free - space))
+            self._rejected(folder, f"{space} bytes of disk")
             filler.unlink()
-            self.finish(folder, f"after {room} bytes of disk")
+            self.finish(folder, f"after {space} bytes of disk")
 
     def _limited_files(self, rng: random.Random) -> None:
         folder, limit = self.fresh(), rng.randrange(0, 4096)

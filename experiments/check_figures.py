@@ -28,10 +28,10 @@ GENERATED = "docs/results.md"
 SCALES = (1, 100, 0.001)  # fractions are quoted as percentages, milliseconds as seconds
 COMMANDS = ("label", "embed", "cluster", "engrave", "detect", "read", "serve")
 
-_NUMBER = r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?"
-_FIGURE = re.compile(
-    rf"(?<![\w.,-])(?:({_NUMBER})(?=(?: (?:and|to|or) (?:{_NUMBER}))? ?(?:%|times))|((?:\d{1, 3}(?:,\d{3})+|\d+)\.\d+))(?![\w.]*\d)"
-)
+_WHOLE = r"(?:\d{1,3}(?:,\d{3})+|\d+)"
+_NUMBER = rf"{_WHOLE}(?:\.\d+)?"
+_UNIT = rf"(?: (?:and|to|or) {_NUMBER})? ?(?:%|times)"  # also of the first of two numbers
+_FIGURE = re.compile(rf"(?<![\w.,-])({_NUMBER}(?={_UNIT})|{_WHOLE}\.\d+)(?![\w.]*\d)")
 _POINTS = re.compile(rf"(?:{_NUMBER}(?: (?:to|and|or) |, ))*(?:{_NUMBER}) (?:percentage )?points")
 _CODE = re.compile(r"```.*?```|`[^`]*`|\]\([^)]*\)|<!--.*?-->", re.DOTALL)
 _VERSION = re.compile(r"\d+\.\d+\.\d+|(?:BY-NC-SA|-|Python|MusicXML|torch|version) \d+\.\d+(?: to \d+\.\d+)?")
@@ -126,7 +126,7 @@ def figures(block: str) -> list[str]:
     for clause in clauses:
         if not _QUOTED.search(clause):
             plain = _POINTS.sub(" ", _VERSION.sub(" ", _CODE.sub(" ", clause)))
-            found += [whole or decimal for whole, decimal in _FIGURE.findall(plain)]
+            found += _FIGURE.findall(plain)
     return found
 
 
