@@ -8,7 +8,7 @@ from tests.read.musicxml_schema import schema_errors
 from tests.read.small import chord, measure, melody, score_of
 
 from entourage.read.formats.musicxml import to_musicxml
-from entourage.read.score import Clef, Direction, Score
+from entourage.read.score import Clef, Direction, Lyric, Score
 from entourage.read.transpose import transpose
 
 
@@ -29,6 +29,7 @@ def ornate() -> Score:
     first.notes[0].tied_to = True
     first.notes[1].accidental = "flat-flat"
     first.notes[1].pitch = type(first.notes[1].pitch)(4, "E", -2)
+    first.lyrics = [Lyric("Früh & spät", "begin"), Lyric("2. Im", "single", 2)]
     last = chord(1, "quarter", "C4", slurs=[(1, "stop", "above")])
     last.notes[0].tied_from = True
     grace = chord(1, "eighth", "D4", grace="slashed")
@@ -56,7 +57,9 @@ def ornate() -> Score:
         right="light-heavy",
     )
     two = measure(2, [], new_system=True, page=2, right="dashed")
-    return score_of(one, two, name="Piano & more", n_staves=2)
+    score = score_of(one, two, name="Piano & more", n_staves=2)
+    score.title, score.authors = "Lied <1>", [("composer", "F. Schubert"), ("lyricist", "J. W. v. Goethe")]
+    return score
 
 
 @pytest.mark.parametrize("make", [melody, ornate])
@@ -74,3 +77,11 @@ def test_documents_are_valid_and_music21_reads_them(make: object, interval: str)
 def test_the_schema_finds_what_is_wrong() -> None:
     document = to_musicxml(melody())
     assert schema_errors(document.replace("<step>G</step>", "<step>H</step>"))
+
+
+def test_lyrics_belong_to_the_first_note_of_a_chord() -> None:
+    parsed = converter.parse(to_musicxml(ornate()), format="musicxml")
+    sung = [[(one.text, one.syllabic, one.number) for one in note.lyrics] for note in parsed.recurse().notes]
+    assert sung[0] == [("Früh & spät", "begin", 1), ("2. Im", "single", 2)]
+    assert not any(sung[1:])
+    assert parsed.metadata.composer == "F. Schubert"
