@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -90,3 +92,16 @@ def test_every_route_needs_the_token(client: TestClient) -> None:
     for path in ("/api/scores", ONE, f"{ONE}/pages/0", f"{ONE}/tiles/0/0/0/0", "/api/download/page.mid"):
         assert client.get(path).status_code == 403
     assert client.post(f"{ONE}/edit", json={**PITCH, "version": 0}).status_code == 403
+
+
+def test_a_reading_is_shown_before_torch_is_loaded(reading: Path) -> None:
+    code = f"""
+import sys
+from pathlib import Path
+from entourage.serve.scores.routes import score_routes
+from entourage.serve.scores.session import ReadingSession
+score = ReadingSession(Path({reading.as_posix()!r}), ["page"]).score(0)
+score.state(), score.page(0), score.engraving(0), score.playback()
+assert "torch" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -15,11 +15,13 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from entourage.detect import Detections
 from entourage.io.files import error_reason, write_json
 from entourage.read.score import Measure, PageInfo, Part, Score, measure_onsets
+
+if TYPE_CHECKING:  # torch loads slowly, and a score without symbols needs none
+    from entourage.detect import Detections
 
 FORMAT = "entourage-score"
 VERSION = 1

@@ -7,12 +7,12 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import blake2b
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from entourage.io.files import error_reason
-from entourage.io.fingerprint import fingerprint
 from entourage.read.formats.score_json import score_from_dict
 from entourage.read.score import Measure, Score
 from entourage.serve.scans import Scans, confirmed_source
@@ -55,7 +55,7 @@ def _read(place: Place) -> tuple[Score, dict[str, Any], str]:
     """
     if place.is_detected:
         score, found = read_page_symbols(place.folder, place.name)
-        return score, to_values(score, [found]), fingerprint(json.dumps(found))
+        return score, to_values(score, [found]), _digest(json.dumps(found).encode())
     path = place.folder / f"{place.name}.json"
     try:
         content = path.read_bytes()
@@ -64,7 +64,11 @@ def _read(place: Place) -> tuple[Score, dict[str, Any], str]:
         values = to_values(score, [page.get("symbols", []) for page in fields["pages"]])
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path}: {error_reason(error)}; expected the JSON of a score") from error
-    return score, values, fingerprint(content)
+    return score, values, _digest(content)
+
+
+def _digest(content: bytes) -> str:
+    return blake2b(content, digest_size=8).hexdigest()
 
 
 class OpenScore:
