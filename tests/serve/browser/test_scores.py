@@ -181,6 +181,18 @@ def test_symbols_are_switched_on_and_drawn_with_the_mouse(page: Any) -> None:
     assert page.evaluate("window.entourage.client.notes.length") == notes + 1
 
 
+def test_a_measure_is_split_and_joined_with_the_keyboard(page: Any) -> None:
+    page.locator("#engraving [data-note='0-1-2-0']").locator("use").first.click(force=True)
+    until(page, "window.entourage.client.measure === 1")
+    press(page, "|")
+    until(page, "document.querySelectorAll('#engraving g.measure').length === 5")
+    assert page.evaluate("window.entourage.client.measure") == 2
+    page.keyboard.press("Escape")
+    page.locator("#scan .measure").nth(1).click(position={"x": 4, "y": 4})
+    press(page, "j")
+    until(page, "document.querySelectorAll('#engraving g.measure').length === 4")
+
+
 def test_two_pages_see_each_other_and_lose_no_change(page: Any) -> None:
     other = page.context.new_page()
     other.goto(page.url)

@@ -149,3 +149,24 @@ def test_invalid_corrections_raise(music: Music, body: dict[str, Any], name: str
     with pytest.raises(ValueError, match=f"{name}: .*expected"):
         make_edit(music, body)
     assert body["kind"] == "other" or body["kind"] in KINDS
+
+
+def test_a_measure_is_split_and_joined_again(music: Music) -> None:
+    split = edited(music, "split", 1, 2)  # at the third beat of the upper staff
+    assert [bar.measure.number for bar in split.bars[0]] == [1, 2, 3, 4, 5]
+    assert names(split, 1) + names(split, 2) == names(music, 1)
+    assert names(split, 1, 2) + names(split, 2, 2) == names(music, 1, 2)
+    left, right = split.bar(0, 1).measure.boxes[0], split.bar(0, 2).measure.boxes[0]
+    assert (left[0], left[2], right[2]) == (
+        music.bar(0, 1).measure.boxes[0][0],
+        right[0],
+        music.bar(0, 1).measure.boxes[0][2],
+    )
+    joined = edited(split, "join", 1)
+    rhythm = [[(c.onset, c.value) for c in bar.measure.chords] for bar in joined.bars[0]]
+    assert rhythm == [[(c.onset, c.value) for c in bar.measure.chords] for bar in music.bars[0]]
+    assert [bar.measure.number for bar in joined.bars[0]] == [1, 2, 3, 4]
+    with pytest.raises(ValueError, match=r"measure: 3 begins a system; expected"):
+        edited(music, "join", 1)
+    with pytest.raises(ValueError, match=r"measure: .*does not exist; expected"):
+        edited(music, "join", 3)

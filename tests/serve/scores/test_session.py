@@ -109,3 +109,18 @@ def test_damaged_readings_raise(reading: Path) -> None:
         ReadingSession(reading, ["page"]).score(0)
     with pytest.raises(ValueError, match="score: is 1; expected 0 to 0"):
         ReadingSession(reading, ["page"]).score(1)
+
+
+def test_split_measures_are_undone_and_kept_over_restarts(opened: OpenScore, reading: Path) -> None:
+    before, engraved = dict(opened.history.values), [opened.engraving(system) for system in (0, 1)]
+    opened.edit({**pitch(1), "kind": "split", "chord": 2}, 0)
+    assert [(system["first"], system["last"]) for system in opened.state()["systems"]] == [(0, 2), (3, 4)]
+    assert 'data-m="4"' in opened.engraving(1)[1]
+    again = ReadingSession(reading, ["page"]).score(0)
+    assert again.state()["measures"] == opened.state()["measures"]
+    again.edit({**pitch(3), "kind": "join"}, 1)
+    assert len(again.state()["measures"]) == 4
+    for _ in range(2):
+        again.undo(again.version)
+    assert again.history.values == before
+    assert [again.engraving(system)[1] for system in (0, 1)] == [svg for _, svg in engraved]

@@ -179,7 +179,9 @@ class Music:
         kind, first, second = key.split("/")
         row, index = int(first), int(second)
         if kind == "bar":
-            self.bars[row][index] = bar_from_json(value)
+            self.bars[row][index : index + 1] = (
+                [] if value is None else [bar_from_json(value)]
+            )  # only the last is removed
             return
         symbols = self.symbols[row]
         symbols.extend([None] * (index + 1 - len(symbols)))
@@ -224,8 +226,9 @@ def music_from_values(score: Score, values: Mapping[str, Any]) -> Music:
         values: result of `to_values`, corrected or not.
     """
     music = Music(score.title, score.pages, [(part.name, part.n_staves) for part in score.parts])
-    for p, part in enumerate(score.parts):
-        music.bars[p] = [bar_from_json(values[bar_key(p, m)]) for m in range(len(part.measures))]
+    for p in range(len(score.parts)):
+        while (value := values.get(bar_key(p, len(music.bars[p])))) is not None:
+            music.bars[p].append(bar_from_json(value))
     for key, value in values.items():
         if key.startswith("symbol/"):
             music.apply(key, value)

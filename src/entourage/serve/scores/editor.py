@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,6 +22,7 @@ class Editor:
     def __init__(self, music: Music) -> None:
         self.music = music
         self._bars: dict[tuple[int, int], Bar] = {}
+        self._rows: dict[int, list[Bar]] = {}  # all bars of the parts whose number of measures changes
         self._symbols: dict[tuple[int, int], Symbol | None] = {}
 
     def bar(self, part: int, index: int) -> Bar:
@@ -30,17 +31,29 @@ class Editor:
         Raises:
             ValueError: there is no such bar.
         """
+        if part in self._rows:
+            return self._rows[part][index]
         if (part, index) not in self._bars:
             self._bars[part, index] = copy_bar(self.music.bar(part, index))
         return self._bars[part, index]
 
     def measures(self, part: int) -> list[Measure]:
         """Return the measures of a part as they are now."""
+        if part in self._rows:
+            return [bar.measure for bar in self._rows[part]]
         return [self._bars.get((part, m), bar).measure for m, bar in enumerate(self.music.bars[part])]
 
     def n_measures(self, part: int) -> int:
         """Return the number of measures of a part."""
-        return len(self.music.bars[part])
+        return len(self._rows.get(part, self.music.bars[part]))
+
+    def replace_bars(self, part: int, start: int, stop: int, bars: Sequence[Bar]) -> None:
+        """Replace the bars from `start` to `stop` of a part by another number of bars; later ones get other numbers."""
+        shift = len(bars) - (stop - start)
+        later = [copy_bar(bar) for bar in self.music.bars[part][stop:]]
+        for bar in (*bars[1:], *later):
+            bar.measure.number += shift
+        self._rows[part] = [*self.music.bars[part][:start], *bars, *later]
 
     def symbol(self, page: int, index: int) -> Symbol:
         """Return a symbol of a page, from 0, to change.
@@ -84,6 +97,9 @@ class Editor:
     def changes(self) -> dict[str, Any]:
         """Return the new values by key."""
         values: dict[str, Any] = {bar_key(p, m): bar_to_json(bar) for (p, m), bar in self._bars.items()}
+        for part, row in self._rows.items():
+            for m in range(max(len(row), len(self.music.bars[part]))):
+                values[bar_key(part, m)] = bar_to_json(row[m]) if m < len(row) else None
         for (page, index), symbol in self._symbols.items():
             value = None
             if symbol is not None:

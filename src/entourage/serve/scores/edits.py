@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from entourage.read.formats.score_json import from_json
 from entourage.read.score import Chord, Clef, Measure, Note
 from entourage.serve.requests import integer, text
-from entourage.serve.scores.bars import Bar, Entry, Music
+from entourage.serve.scores.bars import Bar, Entry, Music, copy_bar
 from entourage.serve.scores.editor import Editor
 from entourage.serve.scores.pitches import Signatures, signatures_before
 from entourage.serve.scores.rhythm import VOICES, duration_of, next_reading
@@ -246,6 +247,72 @@ def _to_meter(value: Any) -> tuple[int, int, str]:
     raise ValueError(f'meter: is {value!r:.60}; expected beats, their value, and "", "common" or "cut"')
 
 
+def _split(editor: Editor, body: Mapping[str, Any]) -> None:
+    """Let a chord or rest begin another measure, in all parts: a bar line that was not found."""
+    part, index, entry = _entry(editor, body)
+    interline = editor.music.interline(editor.music.bar(part, index).measure.page)
+    x = entry.chord.box[0] - interline
+    for p in range(len(editor.music.parts)):
+        first = copy_bar(editor.music.bar(p, index))
+        editor.replace_bars(p, index, index + 1, [first, _cut(first, x)])
+        for m in (index, index + 1):
+            editor.solve(p, m)
+
+
+def _cut(bar: Bar, x: float) -> Bar:
+    """Cut a bar at a place of the page; it keeps what is to the left, and what is to the right is returned."""
+    measure = bar.measure
+    right = [entry for entry in bar.entries if entry.chord.box[0] > x]
+    time = min((entry.chord.onset for entry in right), default=measure.length)
+    for entry in right:
+        entry.chord.onset = max(entry.chord.onset - time, time * 0)
+    other = replace(measure, number=measure.number, chords=[], new_system=False, key=None, meter=None, left="regular")
+    other.boxes = [(max(x, x0), y0, x1, y1) for x0, y0, x1, y1 in measure.boxes]
+    other.directions = [
+        replace(one, onset=max(one.onset - time, time * 0)) for one in measure.directions if one.box[0] > x
+    ]
+    other.clefs = [(staff, at - time, clef) for staff, at, clef in measure.clefs if at > 0 and at >= time]
+    other.repeat_start = other.ending_start = False
+    measure.boxes = [(x0, y0, min(x, x1), y1) for x0, y0, x1, y1 in measure.boxes]
+    measure.directions = [one for one in measure.directions if one.box[0] <= x]
+    measure.clefs = [one for one in measure.clefs if one[1] == 0 or one[1] < time]
+    measure.right, measure.repeat_end, measure.ending_stop = "regular", False, False
+    bar.entries = [entry for entry in bar.entries if entry.chord.box[0] <= x]
+    bar.sort()
+    result = Bar(other, right)
+    result.sort()
+    return result
+
+
+def _join(editor: Editor, body: Mapping[str, Any]) -> None:
+    """Join a measure with the next one of its system, in all parts; the bar line between them was no bar line."""
+    index = integer(body, "measure")
+    following = editor.music.bar(0, index + 1).measure
+    if following.new_system:
+        raise ValueError(f"measure: {following.number} begins a system; expected a measure of the same system")
+    for p in range(len(editor.music.parts)):
+        first, second = copy_bar(editor.music.bar(p, index)), copy_bar(editor.music.bar(p, index + 1))
+        _append(first, second)
+        editor.replace_bars(p, index, index + 2, [first])
+        editor.solve(p, index)
+
+
+def _append(bar: Bar, other: Bar) -> None:
+    """Add the content of the next bar to a bar."""
+    measure, later, length = bar.measure, other.measure, bar.measure.length
+    for entry in other.entries:
+        entry.chord.onset += length
+    bar.entries += other.entries
+    bar.dropped += other.dropped
+    pairs = zip(measure.boxes, later.boxes, strict=True)
+    measure.boxes = [(x0, y0, x1, y1) for (x0, y0, _, y1), (_, _, x1, _) in pairs]
+    measure.directions = [*measure.directions, *(replace(one, onset=one.onset + length) for one in later.directions)]
+    measure.clefs = [*measure.clefs, *((staff, at + length, clef) for staff, at, clef in later.clefs)]
+    measure.right, measure.repeat_end, measure.ending_stop = later.right, later.repeat_end, later.ending_stop
+    measure.length = length + later.length
+    bar.sort()
+
+
 def _reading(editor: Editor, body: Mapping[str, Any]) -> None:
     """Give a bar its next reading."""
     part, index, bar = _place(editor, body)
@@ -271,6 +338,8 @@ KINDS: dict[str, Callable[[Editor, Mapping[str, Any]], None]] = {
     "clef": _clef,
     "key": _key,
     "meter": _meter,
+    "split": _split,
+    "join": _join,
     "reading": _reading,
     "accept": _accept,
     **SYMBOL_KINDS,

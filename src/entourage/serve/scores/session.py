@@ -144,10 +144,14 @@ class OpenScore:
         """Let music and engravings follow a change."""
         if entry is None:
             return None
-        for key, (before, after) in entry.changes.items():
+        for key, (_, after) in entry.changes.items():
             self.music.apply(key, after)
+        self.systems = systems_of(self.music.score)
+        for key, (before, after) in entry.changes.items():
             kind, _, index = key.split("/")
-            if kind == "bar":
+            if kind == "bar" and (before is None or after is None):
+                self._changed_in = [entry.version] * len(self.systems)
+            elif kind == "bar":
                 at = next(k for k, system in enumerate(self.systems) if system.first <= int(index) <= system.last)
                 has_new_signs = any(before["measure"].get(n) != after["measure"].get(n) for n in _SIGNATURES)
                 for k in range(at, len(self.systems) if has_new_signs else at + 1):

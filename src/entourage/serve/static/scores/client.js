@@ -60,6 +60,8 @@ export class ScoreClient extends Client {
     this.notes = notes;
     this.symbols = symbols;
     this.note = this.note && (notes.find((row) => row[0][0] === this.note[0][0] && sameBox(row[1], this.note[1])) ?? null);
+    if (this.note) this.measure = this.note[0][1]; // another one, if a measure before it was split or joined
+    this.measure = Math.min(this.measure, Math.max(0, this.state.measures.length - 1));
     this.symbol = this.symbol && (symbols.find((row) => row[0] === this.symbol[0]) ?? null);
     if (turned && this.measureAt(this.measure).page !== page) this.measure = Math.max(0, this.state.measures.findIndex(([at]) => at === page));
     this.dispatchEvent(new Event("page"));

@@ -54,7 +54,7 @@ export class Inspector {
     this.measure.replaceChildren(
       h("h2", {}, `Measure ${number}`),
       h("p", { class: `reason ${state}`, "aria-live": "polite" }, `${reason}; confidence ${percent(confidence)}`),
-      h("div", { class: "controls" }, button("Other reading", "Another reading of the rhythm (r)", () => client.edit("reading")), button("Right as it is", "Mark the measure as right (Enter)", () => client.edit("accept"))),
+      h("div", { class: "controls" }, button("Other reading", "Another reading of the rhythm (r)", () => client.edit("reading")), button("Right as it is", "Mark the measure as right (Enter)", () => client.edit("accept")), button("Join with next", "Remove the bar line at the end of the measure (j)", () => client.edit("join"))),
       choice("Key", keys, key === null ? "" : String(key), (value) => client.edit("key", { key: value === "" ? null : Number(value) })),
       choice("Metre", [["", "as before"], ...names.map((name) => [name, name])], shown, (value) => client.edit("meter", { meter: toMeter(value) })),
       ...this.clefs(signs, part),
@@ -95,6 +95,7 @@ export class Inspector {
         button("Dots", "Next number of dots (.)", () => this.nextDots(), dots > 0),
         button("Triplet", "Triplet (u)", () => this.toggleTriplet(), tuplet !== null),
         button("Voice", "Next voice (v)", () => this.nextVoice()),
+        button("New measure", "The note begins another measure (|)", () => client.edit("split")),
         button("Remove", "Remove the note or rest (Delete)", () => client.edit("delete")),
       ),
     ];
