@@ -25,6 +25,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "text": ("rapidocr", "onnxruntime"),
     "lilypond": ("lilypond",),
     "ray": ("ray",),
+    "supervision": ("supervision",),
     "tensorboard": ("tensorboard",),
     "losses": ("pytorch_metric_learning",),
 }

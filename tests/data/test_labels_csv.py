@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from entourage.data.labels import read_csv_table
+from entourage.data.labels import read_csv_table, read_labels
 
 
 def test_rows_have_line_numbers_and_are_padded(tmp_path: Path) -> None:
@@ -40,3 +40,11 @@ def test_short_rows_below_a_long_header_are_refused(tmp_path: Path) -> None:
     path.write_text("item,label" + "," * 2**13 + "\n" + "a,b\n" * 2**13)
     with pytest.raises(ValueError, match=r"labels\.csv: unpacks to 53\d MB; expected at most"):
         read_csv_table(path)
+
+
+def test_a_header_of_several_lines_is_reported_in_one(tmp_path: Path) -> None:
+    path = tmp_path / "labels.csv"
+    path.write_text('"it\nem",label\na,cat\n')
+    with pytest.raises(ValueError, match=r"labels\.csv: line 1 has no column 'item': it em, label; expected") as caught:
+        read_labels(path, ["a"])
+    assert "\n" not in str(caught.value)

@@ -129,3 +129,12 @@ def test_pickles_of_other_types_raise(tmp_path: Path) -> None:
         read_plain_pickle(write(tmp_path / "batch", pickle.dumps([1])))
     with pytest.raises(ValueError, match="cannot be read: No such file"):
         read_plain_pickle(tmp_path / "gone")
+
+
+def test_a_large_number_of_an_object_raises_before_memory_is_reserved(tmp_path: Path) -> None:
+    path = tmp_path / "a.pkl"
+    path.write_bytes(b"\x80\x02}r" + (1 << 31).to_bytes(4, "little") + b".")  # stores {} as number 2^31
+    with pytest.raises(ValueError, match=r"a\.pkl: .*more objects are stored"):
+        read_plain_pickle(path)
+    path.write_bytes(b"\x80\x02}q\x00.")
+    assert read_plain_pickle(path) == {}

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from textwrap import shorten
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,7 +76,10 @@ class CsvTable:
         columns = [column for column, title in enumerate(self.header) if title.lower() == name]
         if len(columns) != 1:
             problem = f"no column {name!r}" if not columns else f"{len(columns)} columns {name!r}"
-            raise ValueError(f"{self.path}: line 1 has {problem}: {', '.join(self.header)}; expected one {name!r}")
+            present = shorten(
+                ", ".join(self.header), 200, placeholder=" ..."
+            )  # a name within quotes may have two lines
+            raise ValueError(f"{self.path}: line 1 has {problem}: {present}; expected one {name!r}")
         return columns[0]
 
 

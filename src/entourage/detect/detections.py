@@ -7,18 +7,30 @@ into such words; the box of a word contains all of its letters.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from colorsys import hsv_to_rgb
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from entourage.extras import extra_imports
 from entourage.symbols import CLASSES, EXTENDED_IDS, FULL_IDS, ClassSet, class_ids, split_dynamics
 
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
 
-@dataclass(frozen=True)
+_N_COMMON = 3  # classes in the representation
+_N_LEGEND = 30  # classes in the legend of a plot
+_GOLDEN_RATIO = 0.618034  # multiples of it, modulo 1, are spread evenly: frequent classes have distinct hues
+
+
+@dataclass(frozen=True, repr=False)
 class Detections:
     """Boxes, classes and scores of the objects on a page.
 
@@ -97,6 +109,67 @@ class Detections:
         """Rotate all boxes by 180 degrees around the centre of a page of this width and height."""
         corners = self.boxes.new_tensor([width, height, width, height]) - self.boxes
         return replace(self, boxes=corners[:, [2, 3, 0, 1]])
+
+    def __repr__(self) -> str:
+        common = Counter(self.names).most_common(_N_COMMON)
+        listed = ", ".join(f"{n} {name}" for name, n in common)
+        more = ", ..." if len(set(self.labels.tolist())) > _N_COMMON else ""
+        return f"Detections({len(self)} objects{': ' if listed else ''}{listed}{more})"
+
+    def plot(self, image: ArrayLike | None = None, *, ax: Axes | None = None) -> Axes:
+        """Draw the boxes, in one colour for each class, with a legend of the classes and their counts.
+
+        Args:
+            image: the page, shape (h, w) or (h, w, 3); None draws boxes only.
+            ax: axes to draw on; None makes a figure.
+
+        Returns:
+            The axes.
+        """
+        from matplotlib import pyplot
+        from matplotlib.collections import PolyCollection
+
+        axes = pyplot.subplots(figsize=(10, 8))[1] if ax is None else ax
+        if image is not None:
+            axes.imshow(np.asarray(image), cmap="gray")
+        for order, (label, n) in enumerate(Counter(self.labels.tolist()).most_common()):
+            boxes = self.boxes[self.labels == label].numpy()  # (n, 4)
+            corners = boxes[:, [0, 1, 2, 1, 2, 3, 0, 3]].reshape(-1, 4, 2)
+            colour = hsv_to_rgb(order * _GOLDEN_RATIO % 1.0, 0.9, 0.75)
+            name = f"{self.classes[label - 1]}: {n}" if order < _N_LEGEND else None
+            axes.add_collection(PolyCollection(list(corners), facecolors="none", edgecolors=[colour], label=name))
+        if len(self):
+            axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize="small")
+        if image is None:
+            axes.autoscale_view()
+            axes.set_aspect("equal")
+            axes.yaxis.set_inverted(True)
+        return axes
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return a table with a row for each object: class, score, x0, y0, x1 and y1."""
+        import pandas as pd
+
+        table = pd.DataFrame(self.boxes.numpy(), columns=["x0", "y0", "x1", "y1"])
+        table.insert(0, "class", self.names)
+        table.insert(1, "score", self.scores.numpy())
+        return table
+
+    def to_supervision(self) -> Any:
+        """Return the objects as `supervision.Detections`; requires that package.
+
+        Raises:
+            MissingExtraError: the package supervision is not installed.
+        """
+        with extra_imports():
+            import supervision
+
+        return supervision.Detections(
+            xyxy=self.boxes.numpy(),
+            confidence=self.scores.numpy(),
+            class_id=self.labels.numpy(),
+            data={"class_name": np.array(self.names, dtype=str)},
+        )
 
     def to_dict(self) -> dict[str, Tensor]:
         """Return "boxes", "labels" and "scores", as torchvision's detectors do for an image."""

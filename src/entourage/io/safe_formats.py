@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import lzma
 import pickle
+import pickletools
 import struct
 import zipfile
 import zlib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -210,6 +211,22 @@ _ALLOWED: dict[tuple[str, str], type[_Placeholder]] = {
 }
 
 
+MAX_PICKLE_OBJECTS = 10_000_000  # a pickle of CIFAR-10 has some ten thousand
+
+
+def _check_opcodes(stream: IO[bytes]) -> None:
+    """Check that a pickle is complete and stores no more objects than it can, which the unpickler reserves memory for.
+
+    Raises:
+        ValueError: the pickle is truncated or has an unknown opcode.
+        pickle.UnpicklingError: an object has too large a number.
+    """
+    for number, (opcode, argument, _) in enumerate(pickletools.genops(stream)):
+        stored = int(argument or 0) if opcode.name.endswith("PUT") else 0
+        if max(number, stored) > MAX_PICKLE_OBJECTS or stored > number + 1:
+            raise pickle.UnpicklingError("more objects are stored than there are")
+
+
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> type[_Placeholder]:
         if (module, name) not in _ALLOWED:
@@ -232,6 +249,8 @@ def read_plain_pickle(path: str | Path) -> dict[str, object]:
     path = Path(path)
     try:
         with path.open("rb") as stream:
+            _check_opcodes(stream)
+            stream.seek(0)
             loaded = _Unpickler(stream, encoding="bytes").load()
     except OSError as error:
         raise ValueError(f"{path}: cannot be read: {error.strerror}") from error
