@@ -45,7 +45,7 @@ def main() -> None:
 
 def points(n: int, set_size: int | None, device: str) -> str:
     """Measure one clustering of n points and format its cost."""
-    clusterer = LearnedClustering.load("points", set_size=set_size, device=device)
+    clusterer = LearnedClustering("points", set_size=set_size, device=device)
     X, _ = make_blobs(n, centers=12, center_box=(-40, 40), random_state=0)
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
@@ -57,7 +57,7 @@ def points(n: int, set_size: int | None, device: str) -> str:
 
 def _seconds(clusterer: LearnedClustering, X: NDArray[np.float64]) -> float:
     start = time.perf_counter()
-    clusterer.predict(X)
+    clusterer.fit(X)
     return time.perf_counter() - start
 
 

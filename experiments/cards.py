@@ -24,6 +24,8 @@ HANDWRITING = _ROOT / "weights-handwriting" / "src" / "entourage_weights_handwri
 COMMANDS = {
     "cluster-points": "python -m experiments.cluster_points --networks default --from points --minutes 9 "
     "--ship src/entourage/weights/cluster-points.safetensors",
+    "cluster-tables": "python -m experiments.cluster_tables_network --minutes 22 --workers 5 --device cuda "
+    "--out cluster-tables.safetensors",
     "detect": "python -m experiments.detect_pages --scores SCORES --out pages --divide; "
     "python -m experiments.detect_pages --out pages --sets learn; "
     "entourage detect train pages/learn-* --out run --minutes 7",
@@ -33,6 +35,8 @@ TRAINING_DATA = {
     "cluster-points": "2D sets sampled by this package: rings, moons and Gaussians; 7,575 steps with clusters of about "
     "equal size, then two further trainings that include unequal ones, of 2.8 and of 9 minutes. `--from points` was "
     "each time the preceding network",
+    "cluster-tables": "tables simulated by this package (`cluster/sampling/tables.py`): clouds, curves, nested shapes, "
+    "counts, curved surfaces and no structure, with altered columns and rows; no real table",
     "detect": "pages engraved by this package: OpenScore Lieder (CC0) clean, as simulated scans and as simulated "
     "photographs, in four of Verovio's five fonts, and composed pages; no work of the test sets",
     "detect-muscima": "the 110 training pages of MUSCIMA++ 2.0 (CC BY-NC-SA 4.0), starting from `detect`",
@@ -87,6 +91,8 @@ def _figures(name: str) -> str:
         other = rows["unequal: default, seed 0"]
         equal = f"misclassified {row['mr']:.1%}, NMI {row['nmi']:.3f} on {row['sets']} unseen sets of {row['n']} points"
         return f"{equal}; {other['mr']:.1%} on as many of {other['n']} in clusters of unequal size"
+    if name == "cluster-tables":
+        return "in docs/results.md, Clustering of tables"
     rows = json.loads((RESULTS / "detect_deepscores.json").read_text(encoding="utf-8"))["rows"]
     means = {key.partition(": ")[2]: row for key, row in rows.items() if key.startswith(f"{SHIPPED}: ")}
     means = {key: row for key, row in means.items() if (key == HANDWRITTEN) == (name == "detect-muscima")}

@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import sys
+from datetime import date
 from pathlib import Path
 
 import torch
@@ -35,16 +36,17 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the processes
+    notes = {"items": "tables", "trained by": "experiments.cluster_tables_network", "date": date.today().isoformat()}
     log = options.out.with_suffix(".jsonl")
 
     def report(scorer: PartitionScorer, scores: dict[str, float]) -> None:
-        save_scorer(scorer, options.out, {"trained by": "experiments.cluster_tables_network"})
+        save_scorer(scorer, options.out, {**notes, "steps": str(scores["step"]), "tables": str(scores["examples"])})
         with log.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(scores) + "\n")
         print({name: round(value, 4) for name, value in scores.items()}, flush=True)
 
     stream = ExampleStream(options.seed, options.workers, TableOptions(n_max=options.n_max))
-    scorer = train_scorer(
+    train_scorer(
         stream,
         60 * options.minutes,
         device=options.device,
@@ -52,7 +54,6 @@ def main() -> None:
         validation=options.validation,
         report=report,
     )
-    save_scorer(scorer, options.out, {"trained by": "experiments.cluster_tables_network"})
     stream.close()
     sys.stdout.flush()
 

@@ -1,4 +1,4 @@
-"""`entourage cluster`: cluster points, images or sounds; train a network to cluster."""
+"""`entourage cluster`: cluster tables, images or sounds; train a network to cluster."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import typer
 from entourage.cli.common import Device, Seed, report, report_skipped, resumable, skipped_items
 from entourage.cli.config import ConfigFile, config_option, config_values, field_types
 
-cluster = typer.Typer(help="Cluster points, images or sounds; train networks to cluster.", no_args_is_help=True)
+cluster = typer.Typer(help="Cluster tables, images or sounds; train networks to cluster.", no_args_is_help=True)
 
 
 @cluster.command()
 def run(
     source: Annotated[
         Path,
-        typer.Argument(metavar="SOURCE", help="A table of points (.csv, .npy, ...), or a folder of images or sounds."),
+        typer.Argument(metavar="SOURCE", help="A table (.csv, .npy, ...), or a folder of images or sounds."),
     ],
     out: Annotated[Path, typer.Option(help="Folder for clusters.csv, report.html and summary.json.")] = Path("found"),
-    model: Annotated[str, typer.Option(help="points, or a file from `cluster train`.")] = "points",
+    model: Annotated[str, typer.Option(help="tables, points, or a file from `cluster train`.")] = "tables",
     n_clusters: Annotated[
         int | None, typer.Option(min=1, help="Number of clusters; estimated if left out.", show_default=False)
     ] = None,
@@ -35,7 +35,7 @@ def run(
     device: Device = "auto",
     seed: Seed = 0,
 ) -> None:
-    """Cluster points, images or sounds, and estimate the number of clusters."""
+    """Cluster tables, images or sounds, and estimate the number of clusters."""
     from entourage.cluster.pipeline import run_source
     from entourage.report.page import pluralize
 

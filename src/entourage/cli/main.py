@@ -35,7 +35,7 @@ EXAMPLES = {
     "embed search": "entourage embed search index this-one.jpg",
     "embed duplicates": "entourage embed duplicates index",
     "embed export": "entourage embed export index --out vectors.npy",
-    "cluster run": "entourage cluster run points.csv --out groups",
+    "cluster run": "entourage cluster run table.csv --out groups",
     "cluster train": "entourage cluster train photos/ --out mine.safetensors --minutes 20",
     "engrave run": "entourage engrave run songs/ --out pages",
     "engrave stats": "entourage engrave stats pages",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from entourage.lazy_imports import lazy_exports
 
 if TYPE_CHECKING:
-    from entourage.cluster.estimator import LearnedClustering
+    from entourage.cluster.estimator import LearnedClustering, train_clustering
     from entourage.cluster.evaluation import ClusteringScores, evaluate, score
     from entourage.cluster.models.network import ClusterNetwork, load_network, save_network
     from entourage.cluster.models.options import LossOptions, ModelOptions
@@ -32,12 +32,13 @@ __all__ = [
     "load_network",
     "save_network",
     "score",
+    "train_clustering",
 ]
 
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "estimator": ("LearnedClustering",),
+        "estimator": ("LearnedClustering", "train_clustering"),
         "evaluation": ("ClusteringScores", "evaluate", "score"),
         "models.network": ("ClusterNetwork", "load_network", "save_network"),
         "models.options": ("LossOptions", "ModelOptions"),

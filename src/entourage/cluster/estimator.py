@@ -1,4 +1,4 @@
-"""`LearnedClustering`, a scikit-learn clusterer whose similarity is learned from examples, and input validation."""
+"""`LearnedClustering`, a scikit-learn clusterer with trained networks, and the function that trains further ones."""
 
 from __future__ import annotations
 
@@ -9,229 +9,217 @@ from typing import Any, Self
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 from sklearn.base import BaseEstimator, ClusterMixin
-from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from entourage.cluster.large_scale import Floats, cluster_in_subsets
+from entourage.cluster.items import validate_items
+from entourage.cluster.large_scale import Floats, Partition, cluster_in_subsets
 from entourage.cluster.models.assignment import SetPrediction
 from entourage.cluster.models.embedding import standardize
-from entourage.cluster.models.network import ClusterNetwork, find_weights, init_network, load_network, save_network
+from entourage.cluster.models.network import ClusterNetwork, find_weights, init_network, load_network
 from entourage.cluster.models.options import Metric, preset
 from entourage.cluster.sampling.episodes import EpisodeSampler
+from entourage.cluster.tables.clustering import cluster_table, nearest_average, shipped_scorer
 from entourage.cluster.task import ClusterTask, Recipe, default_recipe, resolve_model_options, train_network
 from entourage.compute import resolve_device
+from entourage.training.checkpoint import TrainingResult
 from entourage.validation import is_integer
 
-MAX_FLOAT64 = 1e300  # largest coordinate in double precision, so that sums are finite, too
-
-
-def validate_items(X: ArrayLike | Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Convert items to a tensor of finite numbers on the CPU.
-
-    Args:
-        X: array or tensor of real numbers, shape (n, *shape).
-        shape: shape of one item.
-        dtype: type of the result.
-
-    Returns:
-        Items, shape (n, *shape).
-
-    Raises:
-        ValueError: the items are not real numbers, have another shape, are fewer than two, or are not finite.
-    """
-    items = _to_tensor(X).to(dtype)
-    if items.ndim != 1 + len(shape):
-        raise ValueError(f"X has shape {tuple(items.shape)}; expected (items, {', '.join(map(str, shape))})")
-    if len(shape) == 1 and items.shape[1] != shape[0]:
-        raise ValueError(f"X has {items.shape[1]} columns; expected {shape[0]}, as in training")
-    if tuple(items.shape[1:]) != shape:
-        raise ValueError(f"X has items of shape {tuple(items.shape[1:])}; expected {shape}, as in training")
-    if len(items) < 2:
-        raise ValueError(f"X has {'one item' if len(items) else 'no items'}; expected two or more")
-    max_value = MAX_FLOAT64 if dtype == torch.float64 else torch.finfo(dtype).max
-    fits = items.abs() <= max_value  # False for NaN
-    if not bool(fits.all()):
-        row = int((~fits).flatten(1).any(1).nonzero()[0])
-        raise ValueError(f"X has a value in row {row} that is not finite; expected numbers up to {max_value:.2g}")
-    return items
-
-
-def _to_tensor(X: ArrayLike | Tensor) -> Tensor:
-    """Convert an array or tensor of real numbers to a tensor on the CPU; raise ValueError for anything else."""
-    if isinstance(X, Tensor):
-        if X.is_complex():
-            raise ValueError("X contains complex numbers; expected real numbers")
-        return X.detach().cpu()
-    if sparse.issparse(X):
-        raise ValueError("X is a sparse matrix; expected a dense array, such as X.toarray()")
-    try:
-        array = np.asarray(X)
-        if array.dtype.kind == "O":
-            array = array.astype(np.float64)
-    except (TypeError, ValueError) as error:  # rows of different lengths, or not numbers
-        raise ValueError("X cannot be converted to an array; expected rows of numbers, all of one length") from error
-    if array.dtype.kind not in "fiub":
-        kind = {"c": "complex numbers", "U": "text", "S": "text"}.get(array.dtype.kind, f"values of type {array.dtype}")
-        raise ValueError(f"X contains {kind}; expected real numbers")
-    return torch.from_numpy(array.astype(np.float64))
-
-
 DEFAULT_SET_SIZE = 1000  # for networks whose file does not state the set size of their training
+TABLES = "tables"
+Labels = NDArray[np.int64]
 
 
 class LearnedClustering(ClusterMixin, BaseEstimator):
-    """Clusterer that applies a similarity learned from examples, and estimates the number of clusters.
+    """Cluster items by what a network has learned from examples, and estimate the number of clusters.
 
-    Implements the clustering network of the thesis, appendix A. `fit` trains a network on a sampler of example sets,
-    `load` reads a trained one; `predict` clusters items of classes that were not seen in training.
+    The default network is for tables of any width. It scores partitions that linkage, mixture, density and spectral
+    methods propose for all numbers of clusters. Networks for points, images and sounds compute the clusters
+    themselves (thesis, appendix A).
 
     Args:
-        preset: network and loss: "default", "thesis" or "original".
-        k_max: maximum number of clusters; None for that of the preset or of the training. The default network supports
-            more clusters than it was trained with.
-        n_clusters: number of clusters, if known; None to estimate it. The default network supports any number.
-        set_size: number of items that the network processes together; None for that of the training. More items are
-            clustered in subsets with a shared core (see `cluster.large_scale`). Time and memory per set grow with
-            set_size^2.
-        metric: optional metric block of a network to be trained: "none", "euclidean", "diagonal" or "full".
-        recipe: training options of `fit`; None for those of `entourage cluster train` with this sampler and preset.
-        device: "auto", "cpu", "cuda", ...
-        random_state: seed for the core and the subsets of more than set_size items; None for a different draw at each
-            call.
+        model: "tables"; "points", for two columns of the same unit; a file of `entourage cluster train`; or a network.
+        n_clusters: number of clusters, if known; None to estimate it.
+        k_max: maximum number of clusters; None for 50, or that of the network's training.
+        set_size: number of items that are processed together; None for 1,200, or that of the network's training.
+            Further rows of a table get the cluster of their nearest neighbours among them; for other networks, see
+            `cluster.large_scale`. Time and memory grow with set_size^2.
+        noise: whether items far from all others get the label -1 (tables only).
+        device: "auto", "cpu", "cuda", ... Tables are clustered on the CPU.
+        random_state: seed for the items that are processed together; None for a different draw at each call.
 
     Attributes:
-        network_: the trained network.
-        training_result_: the `TrainingResult` of `fit`.
-        labels_: cluster of each item of the last prediction, shape (n,); cluster 0 is the largest.
+        labels_: cluster of each item, shape (n,); cluster 0 is the largest.
         n_clusters_: number of clusters.
-        probabilities_: P(l | x_i, k) for k = n_clusters_, shape (n, n_clusters_).
-        count_probabilities_: P(k) for k = 1, ..., k_max, shape (k_max,); the mean over all subsets.
-        n_subsets_: number of subsets; 1 for at most set_size items.
+        probabilities_: P(l | x_i, k) for k = n_clusters_, shape (n, n_clusters_); its largest value in a row is the
+            confidence of the item's label.
+        count_probabilities_: P(k) for k = 1, 2, ..., shape (k_max,). The number of clusters with the best expected
+            partition, n_clusters_, need not be the most probable one.
+        n_subsets_: number of sets that the items were divided into; 1 for tables.
+        n_features_in_: number of columns; not set for images and sounds.
 
-    Examples:
-        >>> import numpy as np
+    Example:
+        >>> from sklearn.datasets import load_wine
         >>> from entourage import LearnedClustering
-        >>> centers = np.repeat([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0]], [12, 10, 8], axis=0)
-        >>> X = centers + np.random.default_rng(0).normal(scale=0.1, size=centers.shape)
-        >>> clustering = LearnedClustering.load("points", device="cpu")
-        >>> clustering.fit_predict(X)
-        array([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
-               2, 2, 2, 2, 2, 2, 2, 2])
+        >>> clustering = LearnedClustering().fit(load_wine().data)
         >>> clustering.n_clusters_
         3
     """
 
     def __init__(
         self,
-        preset: str = "default",
+        model: str | Path | ClusterNetwork = TABLES,
         *,
-        k_max: int | None = None,
         n_clusters: int | None = None,
+        k_max: int | None = None,
         set_size: int | None = None,
-        metric: Metric = "none",
-        recipe: Recipe | None = None,
+        noise: bool = False,
         device: str = "auto",
         random_state: int | None = 0,
     ) -> None:
-        self.preset = preset
-        self.k_max = k_max
+        self.model = model
         self.n_clusters = n_clusters
+        self.k_max = k_max
         self.set_size = set_size
-        self.metric = metric
-        self.recipe = recipe
+        self.noise = noise
         self.device = device
         self.random_state = random_state
 
-    def fit(
-        self,
-        sampler: EpisodeSampler,
-        y: None = None,
-        *,
-        validation: EpisodeSampler | None = None,
-        run_dir: str | Path | None = None,
-        minutes: float | None = None,
-        progress: bool | None = None,
-    ) -> Self:
-        """Train the network on episodes.
+    def fit(self, X: ArrayLike | Tensor, y: object = None) -> Self:
+        """Cluster items.
 
         Args:
-            sampler: sampler of training episodes, e.g. a `LabelledSampler`.
-            y: ignored, as in all clusterers of scikit-learn.
-            validation: sampler of validation episodes, from other classes; None for `sampler`.
-            run_dir: folder for checkpoints; a call with the same folder resumes the training.
-            minutes: training time, instead of the recipe's steps.
-            progress: show progress; None: only on a terminal.
+            X: items, shape (n, columns) or (n, channels, height, width), n >= 2, finite.
+            y: ignored.
 
         Returns:
             The clusterer itself.
 
         Raises:
-            ValueError: `sampler` is not a sampler, or the arguments are not compatible.
+            ValueError: an argument is out of range, the network does not exist, or the items are invalid.
         """
-        _check_parameters(self)
-        if not hasattr(sampler, "draw"):
-            name = type(sampler).__name__
-            raise ValueError(
-                f"sampler is of type {name}; expected a sampler of episodes such as LabelledSampler; "
-                "to cluster items, call predict"
-            )
-        chosen = preset(self.preset)
-        recipe = self.recipe or default_recipe(sampler, chosen)
-        options = resolve_model_options(sampler, chosen, recipe.curriculum, metric=self.metric, k_max=self.k_max)
-        network = init_network(sampler.shape, options, recipe.seed)
-        loss = chosen.loss_for(points=len(sampler.shape) == 1)
-        task = ClusterTask(network, sampler, validation or sampler, loss, recipe, notes={"preset": self.preset})
-        self.network_, self.training_result_ = train_network(
-            task, None if run_dir is None else Path(run_dir), minutes=minutes, device=self.device, progress=progress
-        )
+        check_parameters(self)
+        if isinstance(self.model, str) and self.model == TABLES:
+            self._fit_table(X)
+        else:
+            self._fit_items(X)
         return self
 
-    @classmethod
-    def load(cls, source: str | Path, **options: Any) -> Self:
-        """Load a clusterer with a trained network.
+    def fit_predict(self, X: ArrayLike | Tensor, y: object = None) -> Labels:
+        """Cluster items and return `labels_`."""
+        return self.fit(X).labels_
+
+    def predict(self, X: ArrayLike | Tensor) -> Labels:
+        """Return the cluster of new items: that of their nearest neighbours among the items of `fit`.
 
         Args:
-            source: file, or name of a shipped network such as "points".
-            options: arguments of the constructor.
+            X: items, as for `fit`; a single one is sufficient.
 
         Returns:
-            The clusterer, ready to `predict`.
-
-        Raises:
-            ValueError: the network does not exist, or an option is out of range.
+            Clusters, shape (n,).
         """
-        clusterer = cls(**options)
-        _check_parameters(clusterer)
-        clusterer.network_ = load_network(find_weights(source))
-        return clusterer
+        labels = self.predict_proba(X).argmax(1)
+        return self._mark_noise(self._validate_rows(X), labels) if self.noise and self._is_table() else labels
 
-    def save(self, path: str | Path) -> None:
-        """Save the trained network to a file for `load`."""
-        save_network(self._fitted_network(), path)
+    def predict_proba(self, X: ArrayLike | Tensor) -> Floats:
+        """Return the probabilities of the clusters for new items, shape (n, n_clusters_); rows sum to 1."""
+        check_is_fitted(self)
+        if self._is_table():
+            probabilities = self._table.extend(self._validate_rows(X), self._table.subset_probabilities(self._k))
+            return np.asarray(probabilities[:, self._order])
+        items = validate_items(X, self.network_.shape, self._dtype(), minimum=1)
+        return nearest_average(self._embed(items), self._embed(self._items), self.probabilities_)
 
-    def predict(self, X: ArrayLike | Tensor) -> NDArray[np.int64]:
-        """Cluster items.
-
-        Sets `labels_`, `n_clusters_`, `probabilities_`, `count_probabilities_` and `n_subsets_`.
+    def labels_for(self, k: int) -> Labels:
+        """Return the best partition of the items of `fit` into k clusters.
 
         Args:
-            X: items, shape (n, columns) or (n, channels, height, width), n >= 2, finite.
+            k: number of clusters, 1 or more.
 
         Returns:
-            Cluster of each item, shape (n,).
+            Clusters, shape (n,), the largest first. Numbers above those considered in `fit` are computed again.
 
         Raises:
-            ValueError: the items have another shape, are fewer than two, or are not finite.
+            ValueError: k is out of range.
         """
-        _check_parameters(self)
-        network = self._fitted_network()
+        check_is_fitted(self)
+        if not is_integer(k) or k < 1:
+            raise ValueError(f"k is {k!r}; expected an integer, 1 or more")
+        if not self._is_table():
+            return _order_by_size(self._cluster_items(self._items, int(k)).probabilities)[0]
+        if all(candidate.k != k for candidate in self._table.candidates):
+            other = cluster_table(self._rows, self._scorer(), **self._table_options() | {"n_clusters": int(k)})
+        else:
+            other = self._table
+        return _order_by_size(other.extend(self._rows, other.subset_probabilities(int(k))))[0]
+
+    def _fit_table(self, X: ArrayLike | Tensor) -> None:
+        self._rows = self._validate_rows(X, reset=True)
+        limit = self.n_clusters
+        if limit is not None and limit > len(self._rows):
+            raise ValueError(f"n_clusters is {limit}; expected at most {len(self._rows)}, the number of items")
+        self._table = cluster_table(self._rows, self._scorer(), **self._table_options())
+        possible = {candidate.k for candidate in self._table.candidates}
+        k = self.n_clusters if self.n_clusters in possible or self.n_clusters is None else max(possible)
+        self._k = self._table.candidates[self._table.best(k)].k
+        self.count_probabilities_, self.n_subsets_ = self._table.count, 1
+        probabilities = self._table.extend(self._rows, self._table.subset_probabilities(self._k))
+        labels, self.probabilities_, self._order = _order_by_size(probabilities)
+        self.n_clusters_ = self.probabilities_.shape[1]
+        self.labels_ = self._mark_noise(self._rows, labels) if self.noise else labels
+        self._warn_about_limits(len(self.count_probabilities_), len(self._rows), any_k=True)
+
+    def _table_options(self) -> dict[str, Any]:
+        return {
+            "n_clusters": self.n_clusters,
+            "k_max": self.k_max,
+            "subset_size": self.set_size,
+            "random_state": self.random_state,
+        }
+
+    @staticmethod
+    def _scorer() -> Any:
+        return shipped_scorer(find_weights(TABLES))
+
+    def _is_table(self) -> bool:
+        return hasattr(self, "_table")
+
+    def _validate_rows(self, X: ArrayLike | Tensor, *, reset: bool = False) -> Floats:
+        """Validate a table as all estimators of scikit-learn do."""
+        if isinstance(X, Tensor):
+            X = X.detach().cpu().numpy()
+        minimum = 2 if reset else 1
+        return np.asarray(validate_data(self, X, dtype=np.float64, reset=reset, ensure_min_samples=minimum))
+
+    def _mark_noise(self, X: Floats, labels: Labels) -> Labels:
+        number = np.empty(len(self._order), dtype=np.int64)
+        number[:] = self._order
+        return np.where(self._table.is_noise(X, number[labels], self._k), -1, labels)
+
+    def _fit_items(self, X: ArrayLike | Tensor) -> None:
+        if self.noise:
+            raise ValueError("noise is True; expected False, as only the model 'tables' marks noise")
+        self.__dict__.pop("_table", None)
+        model = self.model
+        self.network_ = model if isinstance(model, ClusterNetwork) else load_network(find_weights(model))
+        self._items = validate_items(X, self.network_.shape, self._dtype())
+        if len(self.network_.shape) == 1:
+            self.n_features_in_ = self.network_.shape[0]
+        partition = self._cluster_items(self._items, self.n_clusters)
+        self.count_probabilities_, self.n_subsets_ = partition.count, partition.n_subsets
+        self.labels_, self.probabilities_, _ = _order_by_size(partition.probabilities)
+        self.n_clusters_ = self.probabilities_.shape[1]
+        k_max = self._resolve_k_max(self.network_, len(self._items), self.n_clusters)
+        self._warn_about_limits(k_max, len(self._items), any_k=_supports_any_k(self.network_))
+
+    def _cluster_items(self, items: Tensor, k: int | None) -> Partition:
+        """Cluster items with the network, in subsets if they are many."""
+        network = self.network_
         standard = len(network.shape) == 1 and network.options.standardise
-        items = validate_items(X, network.shape, torch.float64 if standard else torch.float32)
         device = resolve_device(self.device)
         network.to(device).eval()
-        k_max = self._resolve_k_max(network, len(items))
+        k_max = self._resolve_k_max(network, len(items), k)
 
         @torch.inference_mode()
         def predict_subset(rows: NDArray[np.int64]) -> SetPrediction:
@@ -243,38 +231,37 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
 
         rng = np.random.default_rng(self.random_state)
         set_size = _resolve_set_size(self.set_size, network, len(items))
-        partition = cluster_in_subsets(predict_subset, len(items), set_size, rng, self.n_clusters)
-        self.count_probabilities_, self.n_subsets_ = partition.count, partition.n_subsets
-        self.labels_, self.probabilities_ = _order_by_size(partition.probabilities)
-        self.n_clusters_ = self.probabilities_.shape[1]
-        self._warn_about_limits(k_max, len(items))
-        return self.labels_
+        return cluster_in_subsets(predict_subset, len(items), set_size, rng, k)
 
-    def predict_proba(self, X: ArrayLike | Tensor) -> Floats:
-        """Cluster items as `predict` does and return P(l | x_i, k), shape (n, n_clusters_); rows sum to 1."""
-        self.predict(X)
-        return self.probabilities_
+    def _dtype(self) -> torch.dtype:
+        network = self.network_
+        return torch.float64 if len(network.shape) == 1 and network.options.standardise else torch.float32
 
-    def fit_predict(self, X: ArrayLike | Tensor, y: None = None) -> NDArray[np.int64]:
-        """Equivalent to `predict`: the network is trained on other data."""
-        return self.predict(X)
+    @torch.inference_mode()
+    def _embed(self, items: Tensor) -> Floats:
+        """Return vectors of the items in which neighbours are searched, shape (n, width)."""
+        if len(self.network_.shape) == 1:
+            return items.double().numpy()
+        device = next(self.network_.parameters()).device
+        parts = [self.network_.embedding(part.unsqueeze(0).to(device))[0].cpu() for part in torch.split(items, 256)]
+        return torch.cat(parts).double().numpy()
 
-    def _warn_about_limits(self, k_max: int, n: int) -> None:
+    def _warn_about_limits(self, k_max: int, n: int, *, any_k: bool) -> None:
         """Warn if fewer clusters have members than requested, or if the estimated number is the largest considered."""
         most_likely = int(self.count_probabilities_.argmax()) + 1
-        if self.n_clusters_ < (self.n_clusters or most_likely):
+        expected = self.n_clusters or (0 if self._is_table() else most_likely)
+        if self.n_clusters_ < expected:
             origin = "were requested" if self.n_clusters else "are most probable"
-            message = f"{self.n_clusters or most_likely} clusters {origin}, but only {self.n_clusters_} have members"
-            warnings.warn(message, stacklevel=3)
-        if self.n_clusters is None and k_max < n and most_likely == k_max:
-            supported = _supports_any_k(self.network_)
-            more = "increase k_max (--max-clusters)" if supported else "this network does not support more"
+            message = f"{expected} clusters {origin}, but only {self.n_clusters_} have members"
+            warnings.warn(message, stacklevel=4)
+        if self.n_clusters is None and k_max < n and most_likely == k_max and k_max > 1:
+            more = "increase k_max (--max-clusters)" if any_k else "this network does not support more"
             message = f"the most probable number of clusters is {k_max}, the largest considered"
-            warnings.warn(f"{message}; there may be more: {more}", stacklevel=3)
+            warnings.warn(f"{message}; there may be more: {more}", stacklevel=4)
 
-    def _resolve_k_max(self, network: ClusterNetwork, n: int) -> int:
-        """Return the maximum number of clusters; raise ValueError if `n_clusters` exceeds the network or n."""
-        k_max, k = self.k_max or network.options.k_max, self.n_clusters
+    def _resolve_k_max(self, network: ClusterNetwork, n: int, k: int | None) -> int:
+        """Return the maximum number of clusters; raise ValueError if k exceeds the network or n."""
+        k_max = self.k_max or network.options.k_max
         if k is None:
             return k_max
         max_value = n if _supports_any_k(network) else min(k_max, n)
@@ -283,13 +270,53 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
             raise ValueError(f"n_clusters: {k} clusters requested; expected 1 to {max_value}, {limit}")
         return max(k_max, k)
 
-    def _fitted_network(self) -> ClusterNetwork:
-        if not hasattr(self, "network_"):
-            raise NotFittedError("this LearnedClustering has no trained network; call fit, or load a network")
-        return self.network_
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "network_")
+def train_clustering(
+    sampler: EpisodeSampler,
+    name: str = "default",
+    *,
+    k_max: int | None = None,
+    metric: Metric = "none",
+    recipe: Recipe | None = None,
+    validation: EpisodeSampler | None = None,
+    run_dir: str | Path | None = None,
+    minutes: float | None = None,
+    device: str = "auto",
+    progress: bool | None = None,
+) -> tuple[ClusterNetwork, TrainingResult]:
+    """Train a network on sets with known clusters, for `LearnedClustering(network)`.
+
+    Args:
+        sampler: sampler of training episodes, e.g. a `LabelledSampler`.
+        name: preset of network and loss: "default", "thesis" or "original".
+        k_max: maximum number of clusters; None for that of the sampler and the preset.
+        metric: optional metric block: "none", "euclidean", "diagonal" or "full".
+        recipe: training options; None for those of `entourage cluster train` with this sampler and preset.
+        validation: sampler of validation episodes, from other classes; None for `sampler`.
+        run_dir: folder for checkpoints; a call with the same folder resumes the training.
+        minutes: training time, instead of the recipe's steps.
+        device: "auto", "cpu", "cuda", ...
+        progress: show progress; None: only on a terminal.
+
+    Returns:
+        The network and the result of the training. `save_network` stores it.
+
+    Raises:
+        ValueError: `sampler` is not a sampler, or the arguments are not compatible.
+    """
+    if k_max is not None and not (is_integer(k_max) and k_max >= 1):
+        raise ValueError(f"k_max is {k_max!r}; expected an integer, 1 or more, or None")
+    if not hasattr(sampler, "draw"):
+        kind = type(sampler).__name__
+        raise ValueError(f"sampler is of type {kind}; expected a sampler of episodes such as LabelledSampler")
+    chosen = preset(name)
+    recipe = recipe or default_recipe(sampler, chosen)
+    options = resolve_model_options(sampler, chosen, recipe.curriculum, metric=metric, k_max=k_max)
+    network = init_network(sampler.shape, options, recipe.seed)
+    loss = chosen.loss_for(points=len(sampler.shape) == 1)
+    task = ClusterTask(network, sampler, validation or sampler, loss, recipe, notes={"preset": name})
+    folder = None if run_dir is None else Path(run_dir)
+    return train_network(task, folder, minutes=minutes, device=device, progress=progress)
 
 
 def _supports_any_k(network: ClusterNetwork) -> bool:
@@ -309,7 +336,7 @@ def _resolve_set_size(requested: int | None, network: ClusterNetwork, n: int) ->
     return fixed
 
 
-def _check_parameters(clusterer: LearnedClustering) -> None:
+def check_parameters(clusterer: LearnedClustering) -> None:
     """Raise ValueError if a constructor argument is out of range."""
     for name, min_value in (("k_max", 1), ("n_clusters", 1), ("set_size", 1), ("random_state", 0)):
         value = getattr(clusterer, name)
@@ -322,8 +349,8 @@ def _check_parameters(clusterer: LearnedClustering) -> None:
         )
 
 
-def _order_by_size(probabilities: Floats) -> tuple[NDArray[np.int64], Floats]:
-    """Remove empty clusters and sort the others by size; returns labels (n,) and probabilities (n, k)."""
+def _order_by_size(probabilities: Floats) -> tuple[Labels, Floats, Labels]:
+    """Remove empty clusters and sort the others by size; returns labels (n,), probabilities (n, k), order (k,)."""
     labels = probabilities.argmax(1)
     sizes = np.bincount(labels, minlength=probabilities.shape[1])
     order = np.argsort(-sizes, kind="stable")[: int((sizes > 0).sum())]
@@ -331,4 +358,4 @@ def _order_by_size(probabilities: Floats) -> tuple[NDArray[np.int64], Floats]:
     new_label = np.empty(len(sizes), dtype=np.int64)
     new_label[order] = np.arange(len(order))
     # Labels are mapped, not computed by another argmax: a tie could be resolved differently.
-    return new_label[labels], probabilities / probabilities.sum(1, keepdims=True)
+    return new_label[labels], probabilities / probabilities.sum(1, keepdims=True), order

@@ -16,8 +16,9 @@ from sklearn.decomposition import PCA
 from torch import Tensor
 
 from entourage import __version__
-from entourage.cluster.data import SAMPLE_RATE, ItemKind, Items, load_items, loudest_segment
-from entourage.cluster.estimator import LearnedClustering
+from entourage.cluster.data import SAMPLE_RATE, ItemKind, Items, detect_kind, load_items, loudest_segment
+from entourage.cluster.estimator import TABLES, LearnedClustering, check_parameters
+from entourage.cluster.models.network import find_weights, load_network
 from entourage.cluster.sampling.augmentation import scale_pixels
 from entourage.data.media import read_audio, read_image
 from entourage.io.files import atomic_path, check_outputs, write_json
@@ -145,6 +146,7 @@ def _project_to_plane(points: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 COMMAND = "cluster run"
+BACKBONE = "efficientnet-lite0"  # whose features of images are clustered as a table
 OUTPUTS = ("clusters.csv", "report.html", "summary.json")
 
 
@@ -152,7 +154,7 @@ def run_source(
     source: Path,
     out: Path,
     *,
-    model: str = "points",
+    model: str = "tables",
     n_clusters: int | None = None,
     k_max: int | None = None,
     set_size: int | None = None,
@@ -163,9 +165,9 @@ def run_source(
     """Cluster the items of a table or folder and write `clusters.csv`, `report.html` and `summary.json`.
 
     Args:
-        source: table of points, or folder of images or sounds.
+        source: table, or folder of images or sounds.
         out: output folder.
-        model: file, or name of a shipped network.
+        model: "tables" for a table, or for the features of a backbone of images; file, or name of a shipped network.
         n_clusters: number of clusters, if known.
         k_max: maximum number of clusters; None for that of the network's training.
         set_size: items per set; None for that of the network's training.
@@ -180,14 +182,26 @@ def run_source(
         ValueError: an argument or the input is invalid.
     """
     check_outputs(out, OUTPUTS, [source], command=COMMAND)
-    clusterer = LearnedClustering.load(
+    clusterer = LearnedClustering(
         model, n_clusters=n_clusters, k_max=k_max, set_size=set_size, device=device, random_state=seed
     )
-    notes, shape = clusterer.network_.notes, clusterer.network_.shape
-    kind: ItemKind = "points" if len(shape) == 1 and not notes.get("backbone") else _item_kind(shape, notes)
-    items = load_items(source, kind, backbone=notes.get("backbone", ""), device=device, progress=progress)
-    _check_items(source, model, items, shape)
-    clusterer.predict(_to_network_input(items))
+    check_parameters(clusterer)
+    if model == TABLES:
+        kind: ItemKind = "images" if source.is_dir() else "points"
+        if source.is_dir() and detect_kind(source) == "sounds":
+            raise ValueError(
+                f"{source}: contains sounds; expected images or a table, or --model with a trained network"
+            )
+        items = load_items(source, kind, backbone=BACKBONE, device=device, progress=progress)
+        _check_items(source, model, items, None)
+    else:
+        network = load_network(find_weights(model))
+        clusterer.model = network
+        notes, shape = network.notes, network.shape
+        kind = "points" if len(shape) == 1 and not notes.get("backbone") else _item_kind(shape, notes)
+        items = load_items(source, kind, backbone=notes.get("backbone", ""), device=device, progress=progress)
+        _check_items(source, model, items, shape)
+    clusterer.fit(_to_network_input(items))
     summary = _summary(source, model, items, clusterer)
     sections = clustering_sections(items, clusterer)
     _write_clusters(out / "clusters.csv", items, clusterer)
@@ -208,10 +222,10 @@ def _to_network_input(items: Items) -> Tensor:
     return scale_pixels(items.values) if items.values.dtype == torch.uint8 else items.values
 
 
-def _check_items(source: Path, model: str, items: Items, shape: tuple[int, ...]) -> None:
+def _check_items(source: Path, model: str, items: Items, shape: tuple[int, ...] | None) -> None:
     if len(items.names) < 2:
         raise ValueError(f"{source}: contains one item; expected two or more")
-    if len(shape) == 1 and items.values.shape[1] != shape[0]:
+    if shape is not None and len(shape) == 1 and items.values.shape[1] != shape[0]:
         raise ValueError(
             f"{source}: {items.values.shape[1]} columns of numbers; expected {shape[0]}, as model {model!r}"
         )

@@ -273,11 +273,11 @@ def cluster_section() -> Section:
     episode = PointSampler(K).draw(SETS, N, torch.Generator().manual_seed(SEED))
     labels_true = np.asarray(episode.labels)
     points = episode.x.double().numpy()
-    network = LearnedClustering.load("points", device="cpu")
+    network = LearnedClustering("points", device="cpu")
     methods: dict[str, Method] = {
         "k-means, k by silhouette": lambda X: k_means_silhouette(X, K).astype(np.int64),
         "DBSCAN": lambda X: dbscan(X, DBSCAN_RADIUS, DBSCAN_MIN_SAMPLES).astype(np.int64),
-        "the network": network.predict,
+        "the network": network.fit_predict,
     }
     predictions = {name: [method(X) for X in points] for name, method in methods.items()}
     rows = [("method", "misclassified", "NMI", "correct number of clusters")]

@@ -35,6 +35,33 @@ def shipped_scorer(path: Path) -> PartitionScorer:
     return load_scorer(path)
 
 
+def nearest_average(X: Floats, reference: Floats, values: Floats) -> Floats:
+    """Average values over the nearest reference points of each row, weighted by the inverse squared distance.
+
+    Args:
+        X: rows, shape (n, d).
+        reference: reference points, shape (m, d).
+        values: their values, shape (m, k).
+
+    Returns:
+        Averages, shape (n, k); a row that equals a reference point gets its value. Costs O(n m d) time and O(m) memory.
+    """
+    result = np.empty((len(X), values.shape[1]))
+    center = reference.mean(0)
+    size = max(float(np.abs(reference - center).max(initial=0.0)), 1e-300)
+    points = ((reference - center) / size).astype(np.float32)
+    norm = (points**2).sum(1)
+    count = min(N_VOTES, len(points))
+    for first in range(0, len(X), CHUNK):
+        z = ((X[first : first + CHUNK] - center) / size).astype(np.float32)
+        near = np.argpartition(norm - 2 * z @ points.T, count - 1, axis=1)[:, :count]
+        squared = ((z[:, None] - points[near]) ** 2).sum(2)  # exact, unlike the product
+        weight = 1 / (squared + 1e-12 + 1e-4 * squared.mean(1, keepdims=True))
+        weight /= weight.sum(1, keepdims=True)
+        result[first : first + CHUNK] = np.einsum("nv,nvk->nk", weight, values[near])
+    return result
+
+
 @dataclass(frozen=True)
 class TableClustering:
     """Scored candidate partitions of a table.
@@ -87,7 +114,11 @@ class TableClustering:
                 total[:, rows] += share * other[:, columns]
         near = self.table.neighbors[:, :N_VOTES]
         smooth = (members + members[near].sum(1)) / (near.shape[1] + 1)
-        return np.asarray((total / total.sum(1, keepdims=True) + smooth) / 2)
+        mean = (total / total.sum(1, keepdims=True) + smooth) / 2
+        # The label is that of the best candidate, also where the others and the neighbours have another.
+        items = np.arange(len(mean))
+        mean[items, reference.labels] = np.maximum(mean[items, reference.labels], 1.01 * mean.max(1))
+        return np.asarray(mean / mean.sum(1, keepdims=True))
 
     def subset_labels(self, k: int | None = None) -> Labels:
         """Return the clusters of the items of the subset, shape (m,)."""
@@ -98,32 +129,27 @@ class TableClustering:
 
         A row of the subset gets its own value. Costs O(n m) time and O(m) memory.
         """
-        result = np.empty((len(X), values.shape[1]))
-        reference = self.table.z.astype(np.float32)
-        norm = (reference**2).sum(1)
-        count = min(N_VOTES, len(reference))
-        for first in range(0, len(X), CHUNK):
-            z = (self.scaling.transform(X[first : first + CHUNK]) / self.table.size).astype(np.float32)
-            squared = np.maximum(norm - 2 * z @ reference.T + (z**2).sum(1)[:, None], 0)  # (chunk, m)
-            near = np.argpartition(squared, count - 1, axis=1)[:, :count]
-            distance = np.take_along_axis(squared, near, 1)
-            floor = 1e-6 + 1e-6 * (z**2).sum(1)[:, None]
-            weight = 1 / (distance + floor)
-            weight /= weight.sum(1, keepdims=True)
-            result[first : first + CHUNK] = np.einsum("nv,nvk->nk", weight, values[near])
-        return result
+        return nearest_average(self.scaling.transform(X) / self.table.size, self.table.z, values)
 
-    def is_noise(self, X: Floats, labels: Labels) -> NDArray[np.bool_]:
-        """Return which rows of X are much farther from their neighbours than the other items of their cluster."""
+    def is_noise(self, X: Floats, labels: Labels, k: int) -> NDArray[np.bool_]:
+        """Return which rows of X are much farther from their neighbours than the items of their cluster.
+
+        Args:
+            X: rows, shape (n, d).
+            labels: their clusters among those of `subset_labels(k)`, shape (n,).
+            k: number of clusters.
+
+        Returns:
+            Mask, shape (n,).
+        """
         core = np.log(self.table.neighbor_distances[:, :N_VOTES].mean(1) + 1e-9)
-        own = self.subset_labels(int(labels.max()) + 1)
-        limit = np.empty(int(own.max()) + 1)
-        for cluster in range(len(limit)):
+        own = self.subset_labels(k)
+        limit = np.empty(k)
+        for cluster in range(k):
             inside = core[own == cluster]
             middle = np.median(inside)
             limit[cluster] = middle + NOISE_SPREADS * 1.4826 * max(float(np.median(np.abs(inside - middle))), 0.05)
-        outlying = (core > limit[own]).astype(float)[:, None]
-        return self.extend(X, outlying)[:, 0] > 0.5
+        return self.extend(X, core[:, None])[:, 0] > limit[labels]
 
 
 def cluster_table(

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import sparse
 
-from entourage.cluster.estimator import validate_items
+from entourage.cluster.items import validate_items
 
 POINT, IMAGE = (2,), (3, 4, 4)
 
