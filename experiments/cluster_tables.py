@@ -242,7 +242,7 @@ def _overlap_text(ledger: Ledger) -> list[str]:
 
 
 def _altered_text(ledger: Ledger) -> list[str]:
-    changes = list(_alterations(np.zeros((2, 1))))
+    changes = list(_alterations(np.eye(2)))
     rows = []
     for name in ALTERED:
         values = [ledger.values(f"altered: {name}: {change}") for change in changes]
