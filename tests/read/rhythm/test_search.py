@@ -159,3 +159,11 @@ def test_a_tuplet_does_not_continue_into_the_next_beamed_group() -> None:
     best = solve(measure(events, 2.0, tuplets=[3] * 6))[0]
     assert [p.choice.value for p in best.placed] == ["eighth"] * 6
     assert [p.choice.tuplet for p in best.placed] == [(3, 2)] * 6
+
+
+@pytest.mark.parametrize("method", ["rules", "search", "game"])
+def test_more_chords_at_one_place_than_voices(method: Literal["rules", "search", "game"]) -> None:
+    events = [chord(k / 4, "quarter", direction="down" if k % 2 else "up") for k in range(6)]
+    best = solve_by(method, measure(events, 1.0))[0]
+    assert 1 <= len(best.placed) <= 3
+    assert best.problem

@@ -17,6 +17,7 @@ from math import log
 
 from entourage.read.rhythm.durations import TICKS, Choice, printed
 from entourage.read.rhythm.readings import MeasureInput, Placed, Reading, deviates, group_columns, readings_of
+from entourage.read.symbols.glyphs import Event
 
 _SHIFTED = 15.0  # pixels: chords up to this distance may begin together, if heads of two voices are side by side
 _SIDE_BY_SIDE = 21.0  # the same, if the heads are at the same height or one step away
@@ -44,6 +45,7 @@ _NEW_GROUP = 0.8  # a beamed group begins within a tuplet
 _NEXT_TUPLET = 0.05  # a tuplet without a number follows another one
 _BROKEN_GROUP = 2.0  # a beamed group changes its voice
 _SHIFT = 0.3  # two columns side by side begin together
+_LEFT_OUT = 1e3  # rules leave a symbol out
 _MISALIGNED = 1.0  # a chord does not begin with the chords of other parts above and below it
 _SPACING = 0.15  # factor of the logarithm by which the distance of columns deviates from their time
 
@@ -102,13 +104,20 @@ def solve_by_rules(measure: MeasureInput) -> Reading:
     Returns:
         The reading, with a `problem` if its voices do not add up.
     """
-    rules = [[printed(event)] for event in measure.events]
+    rules = [[printed(event), _left_out(event)] for event in measure.events]
     search, resting = _prepare(MeasureInput(**{**vars(measure), "choices": rules}))
     if search is None:
         return Reading(resting, measure.length or 4 * TICKS, 0.0)
     finals = search.run(1e9, 1)
     cost, path, length, problem = finals[0]
+    if cost >= _LEFT_OUT:
+        problem = "more chords at one place than voices"
     return Reading(resting + _unwind(path), length, cost, problem)
+
+
+def _left_out(event: Event) -> Choice:
+    """Return the reading without a chord or rest, which rules only take where a staff has too many at one place."""
+    return Choice(0, event.value, event.dots, None, _LEFT_OUT, 0, dropped=True)
 
 
 def _prepare(measure: MeasureInput) -> tuple[_Search | None, list[Placed]]:
