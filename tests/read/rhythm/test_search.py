@@ -165,5 +165,5 @@ def test_a_tuplet_does_not_continue_into_the_next_beamed_group() -> None:
 def test_more_chords_at_one_place_than_voices(method: Literal["rules", "search", "game"]) -> None:
     events = [chord(k / 4, "quarter", direction="down" if k % 2 else "up") for k in range(6)]
     best = solve_by(method, measure(events, 1.0))[0]
-    assert 1 <= len(best.placed) <= 3
-    assert best.problem
+    assert 1 <= len(best.placed) <= 4
+    assert bool(best.problem) is (method == "rules")

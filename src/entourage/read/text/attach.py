@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _HEADING = 5.0 * INTERLINE  # text at least as far above the first staff is a title or an author
 _MAX_DEPTH = 20.0 * INTERLINE  # of lyrics below their staff
-_MAX_WORDS = 12.0 * INTERLINE  # of words above or below a system
+_MAX_WORDS = 8.0 * INTERLINE  # of words above or below a system
 _ROW_GAP = 3.0 * INTERLINE  # between the rows of two verses
 _SIDE = 0.3  # of the width of a page: authors are within this distance of its left or right end
 _SHIFT = 0.6 * INTERLINE  # words begin at the left end of a notehead
