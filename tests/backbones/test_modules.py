@@ -78,7 +78,7 @@ def test_open_clip_model_is_that_of_images() -> None:
 def test_unknown_models_and_weights_raise(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="'torchvision:none': torchvision cannot load the model: 'none'"):
         load_backbone("torchvision:none", "cpu")
-    with pytest.raises(ValueError, match=r"no\.pt cannot be read as weights"):
+    with pytest.raises(ValueError, match=r"no\.pt .*No such file"):
         load_backbone(f"torchvision:toy@{tmp_path / 'no.pt'}", "cpu")
 
 

@@ -75,7 +75,7 @@ def test_broken_images_give_a_reason_on_one_line(tmp_path: Path) -> None:
         assert "\n" not in str(caught.value)
         assert "BytesIO" not in caught.value.reason
     np.testing.assert_array_equal(np.asarray(source.read(3)), np.asarray(noise))
-    with pytest.raises(UnreadableImageError, match="no such file"):
+    with pytest.raises(UnreadableImageError, match=r"gone\.png: no such file"):
         ImageFiles([tmp_path / "gone.png"]).read(0)
 
 

@@ -94,14 +94,14 @@ def test_broken_files_are_reported_with_path_and_reason(tmp_path: Path) -> None:
             read_image(tmp_path / name)
         assert "\n" not in str(caught.value)
         assert str(tmp_path) not in caught.value.reason
-    with pytest.raises(ValueError, match="no such file"):
+    with pytest.raises(ValueError, match=r"missing\.png: no such file"):
         read_image(tmp_path / "missing.png")
 
 
 def test_a_decompression_bomb_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = save(tmp_path / "bomb.png", Image.new("L", (100, 100)))
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)
-    with pytest.raises(ValueError, match="decompression bomb"):
+    with pytest.raises(ValueError, match=r"bomb\.png: .*decompression bomb"):
         read_image(path)
 
 

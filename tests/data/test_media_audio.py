@@ -58,7 +58,7 @@ def test_a_file_whose_header_states_a_long_duration_is_not_decoded(
 ) -> None:
     monkeypatch.setattr("entourage.data.media.MAX_SECONDS", 0)
     soundfile.write(tmp_path / "a.wav", tone(8000), 8000)
-    with pytest.raises(UnreadableAudioError, match="longer than"):
+    with pytest.raises(UnreadableAudioError, match=r"a\.wav: .* 0 "):
         read_audio(tmp_path / "a.wav", 8000)
 
 

@@ -54,10 +54,8 @@ def test_damaged_and_foreign_files_are_rejected(tmp_path: Path) -> None:
     complete = path.read_bytes()
     for content in (b"", b"text", complete[:-1], complete[:-30] + b"\xff" * 8 + complete[-22:], complete[-24:]):
         path.write_bytes(content)
-        with pytest.raises(
-            ValueError, match=r"p\.npy: damaged, or not a file of .*; delete it, or the folder above it"
-        ):
+        with pytest.raises(ValueError, match=r"p\.npy: .*; delete it, or the folder above it"):
             open_pixel_file(path, "abc")
     path.write_bytes(b"x" + complete[1:])
-    with pytest.raises(ValueError, match=r"p\.npy: damaged: .*; delete it"):
+    with pytest.raises(ValueError, match=r"p\.npy: .*; delete it"):
         open_pixel_file(path, "abc")

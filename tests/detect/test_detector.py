@@ -265,7 +265,7 @@ def test_a_batch_stops_at_the_first_page_that_cannot_be_read(tmp_path: Path) -> 
     page = staff_page(20.0, 400, 300, staves=1)
     found = square_detector().detect_batch([page, tmp_path / "broken.png", page], workers=1)
     next(found)
-    with pytest.raises(ValueError, match=r"broken\.png"):
+    with pytest.raises(ValueError, match=r"broken\.png: not an image"):
         next(found)
     assert list(found) == []
 

@@ -68,7 +68,7 @@ def test_what_is_no_failure_of_the_cell_is_measured_by_the_next_run(tmp_path: Pa
     work = Work("efg")
     work.failure = ValueError("/data/cifar10: no such file or folder")
     for _ in range(2):
-        with pytest.raises(ValueError, match="no such file or folder"):
+        with pytest.raises(ValueError, match="/data/cifar10: "):
             run_experiment(work.experiment(), tmp_path)
         assert plan(work.experiment(), tmp_path).startswith("toy: 2 of 3 cells left")
     assert work.asked == ["e", "f", "f"]

@@ -60,7 +60,7 @@ def test_hostile_pickles_raise_and_nothing_is_called(
     monkeypatch.chdir(tmp_path)
     path = write(tmp_path / "batch", pickle.dumps({"data": Call(function, "made")}, protocol))
     before = sorted(tmp_path.iterdir())
-    with pytest.raises(ValueError, match=r"not a pickle that can be read safely: .* is not allowed") as caught:
+    with pytest.raises(ValueError, match=r"batch: .* is not allowed; expected arrays, numbers and text") as caught:
         read_plain_pickle(path)
     assert str(caught.value).startswith(str(path))
     assert sorted(tmp_path.iterdir()) == before
@@ -84,7 +84,7 @@ def test_hostile_pickles_raise_and_nothing_is_called(
 )
 def test_malformed_pickles_raise(tmp_path: Path, pickled: bytes) -> None:
     path = write(tmp_path / "batch", b"\x80\x02" + pickled if pickled[:1] in b"c\x82K" and pickled else pickled)
-    with pytest.raises(ValueError, match="not a pickle that can be read safely") as caught:
+    with pytest.raises(ValueError, match=r"batch: .*; expected arrays, numbers and text") as caught:
         read_plain_pickle(path)
     assert "\n" not in str(caught.value)
     assert safe_pickle._ArrayPlaceholder.state is None
@@ -127,7 +127,7 @@ def test_damaged_arrays_raise(tmp_path: Path, old: bytes, new: bytes) -> None:
 def test_pickles_of_other_types_raise(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="holds a list; expected a dictionary"):
         read_plain_pickle(write(tmp_path / "batch", pickle.dumps([1])))
-    with pytest.raises(ValueError, match="cannot be read: No such file"):
+    with pytest.raises(ValueError, match=r"gone: .*: No such file"):
         read_plain_pickle(tmp_path / "gone")
 
 

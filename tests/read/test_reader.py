@@ -139,7 +139,7 @@ def test_pages_without_music_say_why(reader: ScoreReader, tmp_path: Path) -> Non
 
 def test_a_page_that_cannot_be_opened_is_an_error(reader: ScoreReader, tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(b"no image")
-    with pytest.raises(UnreadableImageError, match="not an image"):
+    with pytest.raises(UnreadableImageError, match=r"a\.png: not an image"):
         reader.read(tmp_path / "a.png")
 
 

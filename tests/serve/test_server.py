@@ -53,7 +53,7 @@ def test_the_command_prints_its_address_and_serves_until_it_is_stopped(source: P
 def test_a_folder_is_open_once(source: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     (out / "serve").mkdir(parents=True)
-    with lock_directory(out, out / "serve"), pytest.raises(ValueError, match=r"out: another process"):
+    with lock_directory(out, out / "serve"), pytest.raises(ValueError, match=r"out: .*; wait for it"):
         serve_labelling(SessionConfig(source, out), OPTIONS)
 
 

@@ -131,7 +131,10 @@ def test_damaged_or_foreign_checkpoint_raises(worker: ModuleType, tmp_path: Path
     with pytest.raises(ValueError, match="holds a run with seed 0, now 1"):
         Checkpoints(tmp_path, {"seed": 1}).load(task, optimizer, None)
     checkpoints.path.write_bytes(checkpoints.path.read_bytes()[:-9])
-    with pytest.raises(ValueError, match=r"^cannot read .*checkpoint\.safetensors"):
+    with pytest.raises(
+        ValueError,
+        match=r"^cannot read .*checkpoint\.safetensors.*; expected weights written by a training run; delete",
+    ):
         checkpoints.load(task, optimizer, None)
     write_weights(checkpoints.path, {}, {"identity": {"seed": 0}, "state": {"unknown": 3}})
     with pytest.raises(ValueError, match=r"checkpoint\.safetensors: not a checkpoint of this version"):

@@ -49,7 +49,7 @@ def test_no_best_without_monitor() -> None:
 def test_missing_metric_is_named() -> None:
     with pytest.raises(ValueError, match=r"^monitor is 'recall'; expected a metric of Task.validate: error"):
         RunState().validated({"error": 1.0}, TrainingOptions(monitor="recall"))
-    with pytest.raises(ValueError, match="no metrics"):
+    with pytest.raises(ValueError, match=r"monitor is 'recall'; expected a metric of Task.validate: no metrics"):
         RunState().validated({}, TrainingOptions(monitor="recall"))
 
 

@@ -39,7 +39,7 @@ def test_nesterov_is_passed_to_sgd() -> None:
     for nesterov in (False, True):
         options = TrainingOptions(optimizer="sgd", nesterov=nesterov)
         assert make_optimizer(options, groups, model, CPU).defaults["nesterov"] is nesterov
-    with pytest.raises(ValueError, match=r"nesterov.*momentum"):
+    with pytest.raises(ValueError, match=r"nesterov is True .*; expected a momentum above 0"):
         TrainingOptions(optimizer="sgd", nesterov=True, momentum=0.0)
 
 

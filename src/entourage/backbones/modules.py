@@ -205,7 +205,9 @@ def read_state(file: Path) -> dict[str, Tensor]:
         raise ValueError(f"{file} contains other objects; expected a state dict") from error
     # The exceptions for missing, truncated and other files differ between readers.
     except Exception as error:
-        raise ValueError(f"{file} cannot be read as weights: {error_reason(error)[:200]}") from error
+        raise ValueError(
+            f"{file} cannot be read as weights: {error_reason(error)[:200]}; expected a state dict"
+        ) from error
     weights = state.get("state_dict", state) if isinstance(state, dict) else None
     if not isinstance(weights, dict):
         raise ValueError(f"{file} contains other objects; expected a state dict")

@@ -272,7 +272,7 @@ def _item_name(path: Path, folder: Path) -> str:
 
 def _no_readable_file(source: Path, skipped: list[tuple[str, str]]) -> ValueError:
     name, reason = skipped[0]
-    return ValueError(f"{source}: none of the {len(skipped)} files can be read; the first is {name}: {reason}")
+    return ValueError(f"{source}: none of {len(skipped)} files can be read ({name}: {reason}); expected at least one")
 
 
 _YES, _NO = {"1", "yes", "true", "same"}, {"0", "no", "false", "different"}

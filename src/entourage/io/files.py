@@ -113,7 +113,7 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
-        raise ValueError(f"cannot write {target}: {target.parent} is not a folder") from error
+        raise ValueError(f"cannot write {target}: {target.parent} is not a folder; expected one") from error
     temporary = target.with_name(_temporary_name(target, secrets.token_hex(8)))
     try:
         yield temporary

@@ -256,7 +256,8 @@ def read_plain_pickle(path: str | Path) -> dict[str, object]:
         raise ValueError(f"{path}: cannot be read: {error.strerror}") from error
     # A hostile or damaged pickle can raise almost any exception.
     except Exception as error:
-        raise ValueError(f"{path}: not a pickle that can be read safely: {error_reason(error)}") from error
+        reason = error_reason(error)
+        raise ValueError(f"{path}: cannot be read safely: {reason}; expected arrays, numbers and text") from error
     if not isinstance(loaded, dict):
         raise ValueError(f"{path}: holds a {type(loaded).__name__}; expected a dictionary")
     entries = {key.decode("latin1") if isinstance(key, bytes) else str(key): value for key, value in loaded.items()}

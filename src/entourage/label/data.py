@@ -111,7 +111,9 @@ def _from_images(folder: Path, backbone: str, device: str, cache: bool, progress
     skipped += [(name, "its name is not UTF-8") for name in unencodable]
     if not extracted.indices:
         name, reason = skipped[0]
-        raise ValueError(f"{folder}: none of the {len(skipped)} images can be read; the first is {name}: {reason}")
+        raise ValueError(
+            f"{folder}: none of {len(skipped)} images can be read ({name}: {reason}); expected at least one"
+        )
     images = [paths[i] for i in extracted.indices]
     return Items([path.relative_to(folder).as_posix() for path in images], extracted.features, images, skipped)
 

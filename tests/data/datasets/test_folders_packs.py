@@ -103,11 +103,11 @@ def test_other_files_are_rejected(tmp_path: Path, pack_arrays: PackArrays) -> No
     with pytest.raises(ValueError, match=r"gone\.npz: .*; expected an image archive \(\.npz\)"):
         read_pack(tmp_path / "gone.npz")
     (tmp_path / "text.npz").write_text("no archive")
-    with pytest.raises(ValueError, match="cannot be read"):
+    with pytest.raises(ValueError, match=r"text\.npz: .*pickled"):
         read_pack(tmp_path / "text.npz")
     content = save(tmp_path / "cut.npz", pack_arrays([0, 1])).read_bytes()
     (tmp_path / "cut.npz").write_bytes(content[: len(content) // 2])
-    with pytest.raises(ValueError, match="cannot be read"):
+    with pytest.raises(ValueError, match=r"cut\.npz: .*not a zip file"):
         read_pack(tmp_path / "cut.npz")
     with (tmp_path / "array.npz").open("wb") as stream:
         np.save(stream, np.zeros(3))

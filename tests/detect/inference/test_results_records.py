@@ -107,7 +107,7 @@ def test_a_page_whose_record_is_damaged_is_not_finished(tmp_path: Path, files: l
     assert [path.name for path in (out / "xml").iterdir()] == ["b-1.xml"]
     save_all(again, page(files[1]))
     record.write_text(content)
-    with pytest.raises(ValueError, match=r"a\.json"):
+    with pytest.raises(ValueError, match=r"a\.json: .*; repeat the command"):
         list(again.pages())
 
 
@@ -189,7 +189,7 @@ def test_an_unfinished_drawing_is_deleted_by_a_run_that_draws_no_pages(tmp_path:
 def test_a_folder_is_locked_until_the_block_ends(tmp_path: Path, files: list[Path]) -> None:
     out = tmp_path / "out"
     with open_records(out, CONFIG, CLASSES, files) as records:
-        with pytest.raises(ValueError, match="out: another process"), open_records(out, CONFIG, CLASSES, files):
+        with pytest.raises(ValueError, match=r"out: .*; wait for it"), open_records(out, CONFIG, CLASSES, files):
             pass
         save_all(records, page(files[1]))
     assert len(open_unlocked(out, CONFIG, CLASSES, files)) == 1

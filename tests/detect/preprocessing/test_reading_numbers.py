@@ -58,7 +58,7 @@ def test_broken_files_are_errors(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a").write_bytes(content)
     with pytest.raises(UnreadableImageError):
         page_numbers(tmp_path / "a")
-    with pytest.raises(UnreadableImageError, match="no such file"):
+    with pytest.raises(UnreadableImageError, match="b: no such file"):
         page_numbers(tmp_path / "b")
 
 

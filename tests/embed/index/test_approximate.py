@@ -43,7 +43,7 @@ def test_index_uses_the_cells(vectors: NDArray[np.float32], tmp_path: Path) -> N
     assert hits[0].item == "5"
     (tmp_path / "index" / "cells-1.faiss").unlink()  # a mapped file must not be truncated
     (tmp_path / "index" / "cells-1.faiss").write_text("damaged")
-    with pytest.raises(ValueError, match=r"cells-1.faiss: cannot be read; build the index again"):
+    with pytest.raises(ValueError, match=r"cells-1\.faiss: .*; build the index again"):
         Index.load(tmp_path / "index").search(vectors[5:6])
     build_index(tmp_path / "v.npy", tmp_path / "index", approximate=False, progress=False)
     assert not list((tmp_path / "index").glob("cells*"))

@@ -141,7 +141,7 @@ def test_ambiguous_query_raises(trained: Path, image_folder: Path, tmp_path: Pat
 
 def test_query_that_is_not_an_image_raises(trained: Path, image_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "text.png").write_text("no image")
-    with pytest.raises(ValueError, match=r"text.png"):
+    with pytest.raises(ValueError, match=r"text\.png: not an image"):
         run_search(trained, image_folder, str(tmp_path / "text.png"))
     Image.new("RGB", (5, 5)).save(tmp_path / "fine.png")
     assert len(run_search(trained, image_folder, str(tmp_path / "fine.png")).hits) == 1

@@ -86,7 +86,7 @@ def test_invalid_vectors_raise(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"v.npy: an array of shape \(3,\) .*; expected numbers, shape \(n, d\)"):
         read_collection(tmp_path / "v.npy")
     (tmp_path / "v.npy").write_text("text")
-    with pytest.raises(ValueError, match=r"v.npy: cannot be read"):
+    with pytest.raises(ValueError, match=r"v\.npy: .*pickled"):
         read_collection(tmp_path / "v.npy")
     with pytest.raises(ValueError, match=r"nothing .*; expected a folder of images, an image archive"):
         read_collection(tmp_path / "nothing")

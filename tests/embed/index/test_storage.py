@@ -63,7 +63,7 @@ def test_damaged_files_raise_a_message_of_one_line_or_are_read_again(tmp_path: P
     with pytest.raises(ValueError, match=r"vectors.*; expected float32 \(3, 3\)"):
         read_vectors_file(VERSION.vectors_file(tmp_path), (3, 3))
     longer = replace(VERSION, n=3)
-    with pytest.raises(ValueError, match=r"items.*build the index again"):
+    with pytest.raises(ValueError, match=r"items-1\.json: .*; build the index again"):
         read_items(tmp_path, longer)
     assert read_states(tmp_path, longer) is None
     (tmp_path / "current.json").write_text('{"number": 1}')

@@ -72,7 +72,7 @@ def test_another_network_raises(image_folder: Path, toys: ModuleType, tmp_path: 
     with pytest.raises(ValueError, match="an index of a module that is not stored; expected queries"):
         _ = Index.load(tmp_path / "index").embedder
     torch.manual_seed(5)
-    with pytest.raises(ValueError, match="built with another network than this module; build it again"):
+    with pytest.raises(ValueError, match=r"index: .* this module; build it again"):
         Index.load(tmp_path / "index", Embedder.load(toys.ToyBody(), device="cpu"))
 
 

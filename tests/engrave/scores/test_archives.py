@@ -113,9 +113,11 @@ def test_archive_format_is_detected_by_magic_bytes(tmp_path: Path) -> None:
 
 def test_invalid_tar_raises_a_single_line(tmp_path: Path) -> None:
     (tmp_path / "x.tar").write_bytes(b"once upon a time" * 64)
-    with pytest.raises(ValueError, match=r"x\.tar: cannot be read as an archive: file could not be opened [\w ]+$"):
+    with pytest.raises(
+        ValueError, match=r"x\.tar: .*: file could not be opened [\w ]+; expected a zip or tar archive$"
+    ):
         find_scores([tmp_path / "x.tar"])
-    with pytest.raises(ValueError, match=r"x\.tar:one\.xml: cannot be read: file could not be opened [\w ]+$"):
+    with pytest.raises(ValueError, match=r"x\.tar:one\.xml: .*: file could not be opened [\w ]+$"):
         read_bytes(ScoreFile("one", tmp_path / "x.tar", "one.xml"))
 
 
@@ -151,10 +153,10 @@ def test_decompression_stops_at_the_size_limit(tmp_path: Path, monkeypatch: pyte
 def test_truncated_archives_raise(tmp_path: Path) -> None:
     whole = mxl(b"<a/>")
     (tmp_path / "cut.mxl").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match=r"cut\.mxl: cannot be read"):
+    with pytest.raises(ValueError, match=r"cut\.mxl: .*: File is not a zip file"):
         read_bytes(find_scores([tmp_path])[0])
     (tmp_path / "cut.zip").write_bytes(whole[:40])
-    with pytest.raises(ValueError, match=r"cut\.zip: cannot be read as an archive: File is not a zip file"):
+    with pytest.raises(ValueError, match=r"cut\.zip: .*; expected a zip or tar archive"):
         find_scores([tmp_path / "cut.zip"])
 
 
@@ -280,5 +282,5 @@ def test_unreadable_tune_is_listed_and_raises_when_read(tmp_path: Path) -> None:
     data[45] ^= 0xFF  # within the compressed bytes
     (tmp_path / "bad.zip").write_bytes(data)
     (file,) = find_scores([tmp_path / "bad.zip"])
-    with pytest.raises(ValueError, match="cannot be read"):
+    with pytest.raises(ValueError, match=r"bad\.zip:all\.abc: .*: Bad CRC-32"):
         read_bytes(file)

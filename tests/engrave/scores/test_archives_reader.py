@@ -81,9 +81,9 @@ def test_reading_continues_after_an_unreadable_score(tmp_path: Path) -> None:
             assert reader.read(ScoreFile("one", good, "one.xml")) == b"<one/>"
             with pytest.raises(ValueError, match=r"good\.tar:none\.xml: .*; expected a score"):
                 reader.read(ScoreFile("none", good, "none.xml"))
-            with pytest.raises(ValueError, match=r"good\.tar:gone\.xml: cannot be read: no such file in the archive"):
+            with pytest.raises(ValueError, match=r"good\.tar:gone\.xml: .*: no such file in the archive"):
                 reader.read(ScoreFile("gone", good, "gone.xml"))
-            with pytest.raises(ValueError, match=r"bad\.tar:one\.xml: cannot be read"):
+            with pytest.raises(ValueError, match=r"bad\.tar:one\.xml: .*: file could not be opened"):
                 reader.read(ScoreFile("one", tmp_path / "bad.tar", "one.xml"))
 
 

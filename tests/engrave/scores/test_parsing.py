@@ -105,11 +105,11 @@ OUTSIDE = '<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]><score-partwise
     [
         (LAUGHS, "declares entities"),
         (OUTSIDE, "declares entities"),
-        ("<score-partwise><part>", "not well-formed"),
+        ("<score-partwise><part>", "expected MusicXML or MEI"),
         ("<score-partwise/>", "has no notes"),
         ("<opus/>", "is <opus>; expected <score-partwise>"),
         ("<score-partwise>" + "<a>" * 300 + "</a>" * 300 + "</score-partwise>", "more than 200 deep"),
-        (b"\xff\xfe<\x00", "not well-formed"),
+        (b"\xff\xfe<\x00", "expected MusicXML or MEI"),
         (b"<?xml version='1.0' encoding='utf-8'?><a>\xff</a>", "is not text in utf-8"),
         (b"<?xml version='1.0' encoding='klingon'?><a/>", "is not text in klingon"),
         (b"<?xml version='1.0' encoding='punycode'?><a>\xff</a>", "is not text in punycode"),

@@ -171,7 +171,7 @@ def test_images_are_decoded_after_the_folder_is_locked(toys: ModuleType, toy: st
         return pixels
 
     model.fit(decode, few(truth))
-    with try_lock(tmp_path / "run"), pytest.raises(ValueError, match="another process is writing to it"):
+    with try_lock(tmp_path / "run"), pytest.raises(ValueError, match=r"images_are_decoded_after\w+: .*; wait for it"):
         model.fit(lambda: pytest.fail("decoded"), few(truth))
     assert not list(tmp_path.rglob("*.claim"))
 
@@ -334,5 +334,5 @@ def test_a_run_with_other_backbones_is_not_resumed(toys: ModuleType, toy: str, t
     options = replace(ALL_LAYERS, rounds=1, training=replace(ALL_LAYERS.training, max_steps=1))
     both = LabelAugmenter(None, [toy, toy], options, device="cpu", run_dir=tmp_path, progress=False)
     both.fit(pixels, few(truth))
-    with pytest.raises(ValueError, match="backbone"):
+    with pytest.raises(ValueError, match=r"backbone 'toy .*', now 'toy toy weig'; resume it"):
         clone(both).set_params(backbone=toy).fit(pixels, few(truth))

@@ -53,7 +53,7 @@ def test_invalid_paths_raise(saved: Path, tmp_path: Path) -> None:
 
 
 def test_only_unreadable_images_raise(saved: Path, folder: Path) -> None:
-    with pytest.raises(ValueError, match=r"^none of the 1 images can be read; the first is .*broken\.png: "):
+    with pytest.raises(ValueError, match=r"^images: .*broken\.png: .*; expected at least one"):
         predict_images(saved, [folder / "broken.png"], device="cpu", progress=False)
 
 

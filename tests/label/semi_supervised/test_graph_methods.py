@@ -94,7 +94,7 @@ def test_the_configuration_depends_on_labels_and_mode(toys: ModuleType) -> None:
 
 
 def test_labels_of_other_images_raise(toys: ModuleType) -> None:
-    with pytest.raises(ValueError, match="for 8 images and 3 classes"):
+    with pytest.raises(ValueError, match=r"pseudo_labels: .* \(2, 3\); expected \(8, 3\)"):
         GraphPseudoLabel(toys.linear(), toys.numbers(), pseudo_labels=toys.pseudo_labels([0, 1], [1, 1]))
     with pytest.raises(ValueError, match="pseudo_label_mode is 'blind'; expected one of hard, soft, weighted"):
         GraphPseudoLabel(

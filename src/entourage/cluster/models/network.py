@@ -132,7 +132,7 @@ def load_network(path: str | Path) -> ClusterNetwork:
         network.notes = dict(head.get("notes", {}))
     except (KeyError, TypeError, RuntimeError, ValueError, AttributeError) as error:
         reason = error_reason(error)[:200]
-        raise ValueError(f"{path}: saved by another version of entourage: {reason}") from error
+        raise ValueError(f"{path}: cannot be loaded: {reason}; expected a network of this version") from error
     return network.eval()
 
 

@@ -280,7 +280,8 @@ def read_detector(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
                 header = json.loads((file.metadata() or {}).get(_KEY, "null"))
                 state |= {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
         except (SafetensorError, OSError, ValueError, RecursionError) as error:
-            raise ValueError(f"{file_path}: cannot be read: {error_reason(error)}") from error
+            reason = error_reason(error)
+            raise ValueError(f"{file_path}: cannot be read: {reason}; expected a file of safetensors") from error
         if not isinstance(header, dict):
             raise ValueError(f"{file_path}: holds no detector; expected one that `entourage detect train` wrote")
     assert header is not None

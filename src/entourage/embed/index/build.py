@@ -292,7 +292,8 @@ class _ImageUpdate:
         """Write a new version of the index and make it the current one; a ValueError if no image can be read."""
         readable, skipped = self._readable(), self._skipped()
         if not readable:
-            raise ValueError(f"{self.images.name}: none of {len(skipped)} images can be read: {skipped[0][1]}")
+            reason = f"none of {len(skipped)} images can be read ({skipped[0][1]})"
+            raise ValueError(f"{self.images.name}: {reason}; expected at least one")
         rows = np.array([self._former_row(index) for index in readable])
         dim = self.former.dim if self.former is not None else self._pending_dim()
         number = 1 if self.former is None else self.former.number + 1

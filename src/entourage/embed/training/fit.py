@@ -282,7 +282,9 @@ def embed_images(
             skipped += pixels.failures
             advance(len(rows))
     if not sum(map(len, indices)):
-        raise ValueError(f"{images.name}: none of {len(images)} images can be read: {skipped[0][1]}")
+        raise ValueError(
+            f"{images.name}: none of {len(images)} images can be read ({skipped[0][1]}); expected at least one"
+        )
     return EmbeddedImages(torch.cat(parts), np.concatenate(indices), skipped)
 
 

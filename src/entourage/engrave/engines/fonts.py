@@ -119,7 +119,7 @@ def _outlines(path: Path) -> dict[int, _Outline]:
                 outlines[code] = pen.getCommands(), bounds.bounds or (0, 0, 0, 0), glyph.width * scale[0]
     except Exception as error:  # tables are read lazily, and damaged ones raise errors of almost any type
         reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise ValueError(f"{path}: cannot be read as a font: {reason}") from error
+        raise ValueError(f"{path}: cannot be read: {reason}; expected an OpenType or TrueType font") from error
     return outlines
 
 
@@ -155,7 +155,9 @@ def _anchors(path: Path) -> dict[int, dict[str, tuple[float, float]]]:
                     if name in anchors
                 }
             except (ValueError, LookupError, TypeError, AttributeError) as error:
-                raise ValueError(f"{metadata}: is not SMuFL metadata: {error}") from error
+                raise ValueError(
+                    f"{metadata}: cannot be read: {error}; expected the metadata of a SMuFL font"
+                ) from error
     return {}
 
 

@@ -255,7 +255,7 @@ def _list_archive(archive: Path) -> list[_ScoreEntry]:
             entries = (e for k, name in names for e in _list_tunes(name, archive, name, partial(opened.open, name), k))
             return _limited(entries, "scores", archive)
     except _UNREADABLE as error:
-        raise ValueError(f"{archive}: cannot be read as an archive: {_first_line(error)}") from error
+        raise ValueError(f"{archive}: cannot be read: {_first_line(error)}; expected a zip or tar archive") from error
 
 
 def _first_line(error: Exception) -> str:

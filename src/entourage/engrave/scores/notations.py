@@ -92,7 +92,10 @@ def _root_files(container: bytes, source: object) -> list[str]:
     try:
         root = parse_xml(container)
     except etree.XMLSyntaxError as error:
-        raise ValueError(f"{source}: {_CONTAINER} is not well-formed XML: {error_reason(error)}") from error
+        reason = error_reason(error)
+        raise ValueError(
+            f"{source}: {_CONTAINER} is not well-formed XML: {reason}; expected a list of scores"
+        ) from error
     except ValueError as error:  # too many elements
         raise ValueError(f"{source}: {_CONTAINER} {error}") from error
     return [element.get("full-path", "") for element in root.iter("{*}rootfile")]

@@ -107,7 +107,7 @@ def _read_xml(text: str, file: ScoreFile) -> Score:
     try:
         root = parse_xml(body, comments=False)
     except etree.XMLSyntaxError as error:
-        raise ValueError(f"{file}: is not well-formed XML: {error_reason(error)}") from error
+        raise ValueError(f"{file}: is not well-formed XML: {error_reason(error)}; expected MusicXML or MEI") from error
     except ValueError as error:  # too many elements
         raise ValueError(f"{file}: {error}") from error
     _check_depth(root, file)

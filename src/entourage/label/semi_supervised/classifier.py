@@ -246,7 +246,7 @@ def predict_images(
     predictions = model.predict(paths, device=device, progress=progress)
     if paths and not predictions.indices:
         path, reason = predictions.failures[0]
-        raise ValueError(f"none of the {len(paths)} images can be read; the first is {path}: {reason}")
+        raise ValueError(f"images: none of {len(paths)} can be read ({path}: {reason}); expected at least one")
     return paths, predictions
 
 

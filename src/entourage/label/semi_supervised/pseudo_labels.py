@@ -60,8 +60,8 @@ class PseudoLabels:
     def check(self, n_images: int, n_classes: int) -> None:
         """Raise ValueError if the number of images or classes differs."""
         if self.distributions.shape != (n_images, n_classes):
-            expected = f"{n_images} images and {n_classes} classes"
-            raise ValueError(f"pseudo_labels: has distributions of shape {self.distributions.shape} for {expected}")
+            expected = (n_images, n_classes)
+            raise ValueError(f"pseudo_labels: distributions of shape {self.distributions.shape}; expected {expected}")
 
     def digest(self) -> str:
         """Return a digest of labels and game, not of confidences: their last digits depend on the machine."""
