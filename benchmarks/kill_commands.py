@@ -151,7 +151,7 @@ def without_times(path: Path) -> bytes:
         kept = [index for index, name in enumerate(rows[0]) if name != "seconds"]
         return "\n".join(",".join(row[index] for index in kept) for row in rows).encode()
     if path.suffix == ".html":
-        return re.sub(rb"\d+\.\d+( minutes| s\b| seconds)", rb"0\1", content)
+        return re.sub(rb"\d+\.\d+( minutes| s\b)|(?<=>)\d+\.\d\d(</td>)", rb"0\1\2", content)
     return content
 
 

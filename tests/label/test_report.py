@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from entourage.label import AutoTransduction, GraphTransduction
-from entourage.label.active_learning import suggest_labels
+from entourage.label.active_learning import Suggestion, suggest_labels
 from entourage.label.data import Items
 from entourage.label.report import classifier_section, labelling_sections
 from entourage.label.semi_supervised.self_training import Round
@@ -21,7 +21,7 @@ def fitted(y: list[str]) -> tuple[Items, GraphTransduction]:
 
 def test_the_report_has_counts_and_every_class() -> None:
     items, model = fitted(["cat", "", "", "", "dog", "", "", ""])
-    overview, _, _, classes = labelling_sections(items, model, suggest_labels(model))
+    overview, *_, classes = labelling_sections(items, model, suggest_labels(model))
     assert overview.lead == "2 labels were given, 6 were found."
     *figures, counts = overview.blocks
     assert len(figures) == 3
@@ -34,15 +34,6 @@ def test_the_report_has_counts_and_every_class() -> None:
     assert len(most.thumbnails) == 2
 
 
-def test_suggestions_have_items_and_reasons() -> None:
-    items, model = fitted(["cat", "", "", "", "dog", "", "", ""])
-    suggestions = suggest_labels(model, 2)
-    section = labelling_sections(items, model, suggestions)[2]
-    assert section.title == "What to label next"
-    if suggestions:
-        assert section.wide[0].table[1] == (items.names[suggestions[0].index], suggestions[0].reason)
-
-
 def test_the_number_of_undecided_items_is_reported() -> None:
     with pytest.warns(UserWarning, match="no label reaches"):
         items, model = fitted(["cat", "", "", "", "", "", "", ""])
@@ -53,7 +44,10 @@ def test_contradicted_and_skipped_items_have_separate_sections() -> None:
     items, model = fitted(["cat", "cat", "cat", "dog", "dog", "dog", "dog", "dog"])
     items = Items(items.names, items.features, None, [("broken.jpg", "truncated")])
     sections = {section.title: section for section in labelling_sections(items, model, [])}
-    assert [t.name for t in sections["Contradicted labels"].wide[0].thumbnails] == ["item-3"]
+    header, row = sections["Contradicted labels"].wide[0].table
+    assert header == ("item", "given label", "reason")
+    assert row[:2] == ("item-3", "dog")
+    assert "vote for cat" in row[2]
     assert sections["Skipped"].wide[0].table[1] == ("broken.jpg", "truncated")
 
 
@@ -99,3 +93,25 @@ def test_the_members_of_an_ensemble_are_listed() -> None:
     section = labelling_sections(items, model, [])[1]
     assert "were found when they were hidden" in section.lead
     assert [row[0] for row in section.blocks[1].table[1:]] == [member.name for member in model.members_]
+
+
+def test_arrays_have_a_map_with_a_dot_for_each_item() -> None:
+    items, model = fitted(["cat", "", "", "", "dog", "", "", ""])
+    sections = {section.title: section for section in labelling_sections(items, model, suggest_labels(model))}
+    (block,) = sections["Map"].wide
+    assert block.legend
+    assert block.figure.count("<circle") == len(items.names)
+    assert block.figure.count('data-class="cat, given"') == 1
+    assert block.figure.count('data-class="dog"') == 3
+    assert f"<title>item-1: cat, {model.confidence_[1]:.0%}</title>" in block.figure
+    images = Items(items.names, items.features, [], [])
+    assert "Map" not in {section.title for section in labelling_sections(images, model, [])}
+
+
+def test_suggestions_have_label_confidence_and_reason() -> None:
+    items, model = fitted(["cat", "", "", "", "dog", "", "", ""])
+    suggestion = Suggestion(2, 1.0, "its neighbours disagree")
+    sections = {section.title: section for section in labelling_sections(items, model, [suggestion])}
+    header, row = sections["What to label next"].wide[0].table
+    assert header == ("item", "label", "confidence", "reason")
+    assert row == ("item-2", "cat", f"{model.confidence_[2]:.0%}", "its neighbours disagree")

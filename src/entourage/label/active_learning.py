@@ -51,7 +51,7 @@ def suggest_labels(model: GraphTransduction | AutoTransduction, n_suggestions: i
     chosen = select_items(
         model.graph_, model.labelled_mask_, model.confidence_, n_suggestions, "uncertain_region", min_gain=MIN_GAIN
     )
-    return [Suggestion(index, gain, _reason(model, index)) for index, gain in chosen]
+    return [Suggestion(index, gain, explain_label(model, index)) for index, gain in chosen]
 
 
 def select_items(
@@ -159,7 +159,8 @@ def _select_regions(
     return chosen
 
 
-def _reason(model: GraphTransduction | AutoTransduction, index: int) -> str:
+def explain_label(model: GraphTransduction | AutoTransduction, index: int) -> str:
+    """Return the reason for the label of an item in one phrase: the votes of its neighbours in the graph."""
     row = model.graph_[index]
     neighbors = row.indices
     if index in model.unreached_:

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from colorsys import hsv_to_rgb
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.decomposition import PCA
 
 from entourage.data.media import read_image
-from entourage.label.active_learning import Suggestion, contradicted_labels
+from entourage.label.active_learning import Suggestion, contradicted_labels, explain_label
 from entourage.label.data import Items
 from entourage.label.ensemble.auto import AutoTransduction
 from entourage.label.ensemble.stacking import coverage_table
 from entourage.label.semi_supervised.self_training import Round
 from entourage.label.semi_supervised.student.fit import StudentResult
 from entourage.label.transduction import GraphTransduction
-from entourage.report.figures import bars, curve, histogram
+from entourage.report.figures import bars, curve, dots_figure, histogram
 from entourage.report.page import Block, Section, Thumbnail, pluralize, thumbnail_data_uri
 
 MAX_BARS = 60
+MAX_DOTS = 5000  # in the map
 MAX_THUMBNAILS = 1000  # about 3 MB
 THUMBNAILS_PER_STRIP = 6  # most confident, and least confident, items of a class
 
@@ -35,20 +38,22 @@ def labelling_sections(
     items: Items, model: GraphTransduction | AutoTransduction, suggestions: Sequence[Suggestion]
 ) -> list[Section]:
     """Return the sections of the report, except the one on the classifier."""
-    sections = [_overview_section(model), _suggestion_section(items, suggestions), _class_section(items, model)]
+    sections = [_overview_section(model), _suggestion_section(items, model, suggestions), _class_section(items, model)]
     sections.insert(1, _reliability_section(model))
+    if items.images is None:
+        sections.insert(2, _map_section(items, model))
     contradicted = contradicted_labels(model)
     if len(contradicted):
         lead = "Most neighbours of these items contradict their given label: a mistake, or an outlier."
-        strip = Block(
-            thumbnails=[
-                _thumbnail(items, i, str(model.transduction_[i])) for i in contradicted[: 2 * THUMBNAILS_PER_STRIP]
-            ]
-        )
-        sections.insert(3, Section("Contradicted labels", lead, wide=[strip]))
+        shown = contradicted[: 2 * THUMBNAILS_PER_STRIP]
+        rows = [("item", "given label", "reason")]
+        rows += [(items.names[i], str(model.transduction_[i]), explain_label(model, i)) for i in shown]
+        strip = [_thumbnail(items, i, str(model.transduction_[i])) for i in shown] if items.images else []
+        blocks = [*([Block(thumbnails=strip)] if strip else []), Block(table=rows)]
+        sections.insert(-1, Section("Contradicted labels", lead, wide=blocks))
     if items.skipped:
-        rows = [("item", "reason"), *items.skipped]
-        sections.append(Section("Skipped", "These images could not be read.", wide=[Block(table=rows)]))
+        skipped = [("item", "reason"), *items.skipped]
+        sections.append(Section("Skipped", "These images could not be read.", wide=[Block(table=skipped)]))
     return sections
 
 
@@ -150,11 +155,47 @@ def _reliability_section(model: GraphTransduction | AutoTransduction) -> Section
     return Section("How reliable the labels are", lead, blocks=blocks)
 
 
-def _suggestion_section(items: Items, suggestions: Sequence[Suggestion]) -> Section:
+def _map_section(items: Items, model: GraphTransduction | AutoTransduction) -> Section:
+    """Return the section with the items in the plane, of which at most `MAX_DOTS` are drawn."""
+    points = np.asarray(items.features, dtype=np.float64).reshape(len(items.names), -1)
+    lead = (
+        "The items in their two columns." if points.shape[1] == 2 else "The items on their first principal components."
+    )
+    lead += " Colours are labels; the switches show and hide given and found ones. Under the pointer: name, confidence."
+    rows = np.arange(len(points))
+    if len(rows) > MAX_DOTS:
+        rows = np.sort(np.random.default_rng(0).choice(rows, MAX_DOTS, replace=False))
+        lead += f" {MAX_DOTS} of {len(points)} items are drawn, at random."
+    if points.shape[1] != 2:
+        padded = np.pad(points, ((0, 0), (0, max(0, 2 - points.shape[1]))))
+        points = PCA(2, random_state=0).fit_transform(padded - padded.mean(axis=0))
+    codes = {label: code for code, label in enumerate(model.classes_)}
+    undecided = set(model.undecided_.tolist())
+    names, colours, titles = [], [], []
+    for i in rows:
+        label, given = model.transduction_[i], bool(model.labelled_mask_[i])
+        name = "undecided" if i in undecided else f"{label}, given" if given else str(label)
+        names.append(name)
+        colours.append("#9aa5ad" if i in undecided else _class_colour(codes[label]))
+        titles.append(f"{items.names[i]}: {name}, {model.confidence_[i]:.0%}")
+    return Section("Map", lead, wide=[Block(figure=dots_figure(points[rows], names, colours, titles), legend=True)])
+
+
+def _class_colour(code: int) -> str:
+    red, green, blue = hsv_to_rgb(code * 0.618034 % 1, 0.7, 0.85 - 0.15 * (code % 3))
+    return f"#{round(255 * red):02x}{round(255 * green):02x}{round(255 * blue):02x}"
+
+
+def _suggestion_section(
+    items: Items, model: GraphTransduction | AutoTransduction, suggestions: Sequence[Suggestion]
+) -> Section:
     lead = "Labels for these items help most: their labels are uncertain, and so are those of many neighbours."
     if not suggestions:
         return Section("What to label next", "No label is uncertain.")
-    rows = [("item", "reason"), *((items.names[s.index], s.reason) for s in suggestions)]
+    rows = [("item", "label", "confidence", "reason")]
+    for s in suggestions:
+        label = "" if s.index in model.undecided_ else str(model.transduction_[s.index])
+        rows.append((items.names[s.index], label, f"{model.confidence_[s.index]:.0%}", s.reason))
     strip = [_thumbnail(items, s.index, f"{rank}.") for rank, s in enumerate(suggestions, start=1)]
     blocks = [Block(thumbnails=strip)] if items.images else []
     return Section("What to label next", lead, wide=[*blocks, Block(table=rows)])

@@ -180,13 +180,16 @@ def _frame(mark: Mark) -> str:
     )
 
 
-def dots_figure(points: NDArray[np.float64], names: Sequence[str], colours: Sequence[str]) -> str:
+def dots_figure(
+    points: NDArray[np.float64], names: Sequence[str], colours: Sequence[str], titles: Sequence[str] | None = None
+) -> str:
     """Return points of the plane as an `<svg>` element, which a legend shows and hides by class.
 
     Args:
         points: shape (n, 2).
         names: the class of each point.
         colours: the colour of each point.
+        titles: text of each point under the pointer; None: its class.
     """
     low, span = points.min(axis=0), float(np.ptp(points, axis=0).max()) or 1.0
     places = (points - low) / span * 960 + 20  # (n, 2), equal scale on both axes
@@ -194,8 +197,8 @@ def dots_figure(points: NDArray[np.float64], names: Sequence[str], colours: Sequ
     radius = float(np.clip(120 / np.sqrt(len(points)), 2, 7))
     dots = (
         f'<circle cx="{x:.1f}" cy="{height - y:.1f}" r="{radius:.1f}" fill="{colour}" fill-opacity="0.8" '
-        f'data-class="{escape(name)}" data-color="{colour}"><title>{escape(name)}</title></circle>'
-        for (x, y), name, colour in zip(places, names, colours, strict=True)
+        f'data-class="{escape(name)}" data-color="{colour}"><title>{escape(title)}</title></circle>'
+        for (x, y), name, colour, title in zip(places, names, colours, titles or names, strict=True)
     )
     box = f'viewBox="0 0 {width:.0f} {height:.0f}" width="{min(width, 700):.0f}"'
     return f'<svg class="zoom" xmlns="http://www.w3.org/2000/svg" {box}>{"".join(dots)}</svg>'
