@@ -105,5 +105,6 @@ def _compare(
     for name, present_names, half, quarter in published:
         values = [classes[one] for one in present_names if one in classes]
         objects = sum(one[0] for one in values)
-        means = [sum(one[0] * one[at] for one in values) / objects if objects else None for at in (2, 3)]
+        measured = [at for at in (2, 3) if objects and all(at < len(one) for one in values)]  # older rows lack AP25
+        means = [sum(one[0] * one[at] for one in values) / objects if at in measured else None for at in (2, 3)]
         yield name, half, quarter, objects, means
