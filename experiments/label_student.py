@@ -59,7 +59,6 @@ def main() -> None:
     parser = arguments("The student on CIFAR-10.")
     parser.add_argument("--draws", nargs="+", type=draw, default=None, metavar="LABELS:SEED", help="Rows, in order.")
     parser.add_argument("--steps", type=one_or_more, default=None, help="Steps of the student; default: the library's.")
-    parser.add_argument("--eager", action="store_true", help="Do not compile the student.")
     args = parser.parse_args()
     ledger, clock, images = ledger_of(NAME, args), Clock(args.minutes), subset_for(find_dataset("cifar10"), args)
     wanted = all_draws() if args.draws is None else args.draws
@@ -86,7 +85,7 @@ def all_draws() -> list[tuple[int, int]]:
 
 def student_options(args: Namespace) -> StudentOptions:
     """Return the options of the student: those of the library, with another number of steps if requested."""
-    options = StudentOptions(compiled=False if args.eager else None)
+    options = StudentOptions()
     if args.small:
         batches = replace(options.method_options, labelled_batch=4, unlabelled_batch=32, min_steps=1)
         return replace(options, method_options=batches, training=replace(options.training, epochs=2))
@@ -195,7 +194,7 @@ def row(setting: Setting, given: NDArray[np.int64], course: Course) -> dict[str,
 
 def text(ledger: Ledger) -> str:
     """Return the tables: test accuracy, labels found, and the cost."""
-    header = ("", *(f"{count} labels" for count in COUNTS))
+    header = ("CIFAR-10", *(f"{count} labels" for count in COUNTS))
     tested = measured((name, *_cells(ledger, key)) for key, name in MEASURES.items())
     published = [
         ("thesis, published (DenseNet)", *(str(THESIS.get(count, "")) for count in COUNTS)),
@@ -223,8 +222,8 @@ def text(ledger: Ledger) -> str:
         table(header, [*tested, *published, draws]),
         "Accuracy of the labels of the unlabelled training images, in percent:",
         table(header, found),
-        "Cost of a draw, mean over draws. All draws of one command ran at the same time on one GPU, next to other "
-        "processes, so that a draw that has the GPU alone takes fewer minutes:",
+        "Cost of a draw, mean over draws. Up to four draws ran at the same time on one GPU, next to other processes "
+        "with trainings of their own, so that these are not the minutes of a draw that has the GPU alone:",
         table(header, cost),
         *_unfinished(ledger),
     ]

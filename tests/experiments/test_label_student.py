@@ -32,10 +32,10 @@ def test_draws_are_parsed() -> None:
 
 
 def test_steps_set_the_length_of_the_training() -> None:
-    plain = Namespace(small=False, steps=None, eager=False)
+    plain = Namespace(small=False, steps=None)
     assert student_options(plain) == StudentOptions()
-    options = student_options(Namespace(small=False, steps=7200, eager=True))
-    assert (options.training.max_steps, options.training.epochs, options.compiled) == (7200, 15, False)
+    options = student_options(Namespace(small=False, steps=7200))
+    assert (options.training.max_steps, options.training.epochs) == (7200, 15)
 
 
 def test_tables_have_means_costs_and_unfinished_draws(tmp_path: Path) -> None:

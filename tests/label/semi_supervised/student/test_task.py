@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import warnings
 from typing import Any
 
 import pytest
@@ -103,21 +101,3 @@ def test_configuration_names_labels_and_length(toys: Any) -> None:
 def test_invalid_class_priors_raise(toys: Any) -> None:
     with pytest.raises(ValueError, match=r"class_priors.*expected 3 numbers"):
         task(toys, class_priors=torch.tensor([0.5, 0.5]))
-
-
-def test_a_failed_compilation_is_reported_and_training_continues(toys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: Any, **__: Any) -> None:
-        raise RuntimeError("no compiler\nfound")
-
-    student = task(toys, compiled=True)
-    monkeypatch.setattr(torch.nn.Module, "__call__", fail)
-    with pytest.warns(UserWarning, match="without compilation.*no compiler found"):
-        assert not student._can_compile(CPU)
-    monkeypatch.undo()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        uncompiled = task(toys)
-        uncompiled.prepare(CPU)
-    assert math.isfinite(
-        float(uncompiled.unlabelled_loss([torch.zeros(2, 3)], toys.batch(uncompiled.data, [0], [3, 4]), 0))
-    )

@@ -44,7 +44,6 @@ from entourage.label.targets import Floats
 from entourage.training.loop import train
 
 CHECKED = 5000  # images on whose graph the agreement is computed
-COMPILED_STEPS = 2000  # steps from which compilation saves more time than it takes
 FOLDER = "student"  # name of the run directory
 
 
@@ -123,12 +122,10 @@ def train_student(
     views = StudentViews(pixels, backbone.preprocessing, student_views(options))
     network = ImageNetwork(backbone.module, backbone.dim, data.n_classes)
     check = Agreement(views, data, labeller, options, device, prior)
-    task = _make_task(network, replace(data, views=views), labels, options, device, _both(check, metrics))
+    task = _make_task(network, replace(data, views=views), labels, options, _both(check, metrics))
     task.root_dir = run_dir
     with _fast_convolutions(device):
         result = train(task, student.training, folder, device=device, progress=progress, title="Student")
-    if task.compiled:
-        torch.compiler.reset()  # a later student in this process compiles its own networks
     trained = ImageNetwork(student_backbone(side).module, backbone.dim, data.n_classes)
     trained.load_state_dict(task.final_model().state_dict())
     outputs = compute_outputs(trained.body, views, device, progress=progress)
@@ -224,10 +221,9 @@ def _make_task(
     data: SemiSupervisedData,
     labels: PseudoLabels,
     options: AugmentOptions,
-    device: torch.device,
     metrics: Metrics,
 ) -> StudentTask:
-    """Return the task, compiled if that is requested or saves time."""
+    """Return the task, with the class frequencies of the given labels or of those of the rounds."""
     student = options.student_options
     counts = np.bincount(labels.codes[labels.codes >= 0], minlength=data.n_classes) + 1.0
     found = torch.from_numpy((counts / counts.sum()).astype(np.float32))
@@ -240,8 +236,6 @@ def _make_task(
         training=student.training,
         metrics=metrics,
     )
-    pays = device.type == "cuda" and task.total_steps >= COMPILED_STEPS
-    task.compiled = pays if student.compiled is None else student.compiled
     task.mismatch_messages = {"task.pseudo_labels": LABELS_MISMATCH, **task.mismatch_messages}
     return task
 

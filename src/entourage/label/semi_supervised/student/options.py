@@ -36,14 +36,12 @@ class StudentOptions:
     Attributes:
         size: side of the student's input in pixels; "auto": that of the images up to 48 pixels, 64 for images of up to
             96 pixels, and 96 for larger ones.
-        compiled: compile the network, which takes about half a minute; None: on a GPU, for 2,000 steps or more.
         views: weak and strong views; all of them are made in every step.
         method_options: sizes of the batches, steps per epoch (`min_steps`), and decay of the averaged weights.
         training: options of the optimisation; the number of steps is `epochs` times the steps of an epoch.
     """
 
     size: int | Literal["auto"] = "auto"
-    compiled: bool | None = None
     views: ViewOptions = field(default_factory=lambda: ViewOptions(weak=WEAK, strong=STRONG))
     method_options: MethodOptions = field(
         default_factory=lambda: MethodOptions(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +10,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from entourage.io.files import error_reason
 from entourage.label.semi_supervised.data import SemiSupervisedData
 from entourage.label.semi_supervised.method import Batch, MethodOptions, SemiSupervisedMethod, mean_over_processes
 from entourage.label.semi_supervised.network import ImageNetwork
@@ -45,7 +42,6 @@ class StudentTask(SemiSupervisedMethod):
         class_priors: class frequencies, shape (m,).
         training: options of the training; its number of steps determines the weights of the losses.
         metrics: metrics of the averaged network at every validation.
-        compiled: compile the networks; if that fails, a warning is given and they are used as they are.
     """
 
     def __init__(
@@ -58,7 +54,6 @@ class StudentTask(SemiSupervisedMethod):
         class_priors: Tensor,
         training: TrainingOptions,
         metrics: Metrics | None = None,
-        compiled: bool = False,
     ) -> None:
         super().__init__(network, data, options)
         pseudo_labels.check(len(data), data.n_classes)
@@ -72,33 +67,15 @@ class StudentTask(SemiSupervisedMethod):
         steps = training.epochs * self.steps()
         self.total_steps = steps if training.max_steps is None else min(steps, training.max_steps)
         self.metrics = metrics
-        self.compiled = compiled
         self.mean_prediction = class_priors.clone()  # (m,)
         self.confidence = torch.tensor(1 / data.n_classes)  # running mean of the confidence
         self.class_confidence = torch.full((data.n_classes,), 1 / data.n_classes)  # the same by predicted class, (m,)
 
     def prepare(self, device: torch.device) -> None:
-        """Move images, labels and running means to the device, and compile the networks."""
+        """Move images, labels and running means to the device."""
         super().prepare(device)
         for name in ("found", "weights", "class_priors", *_STATE):
             setattr(self, name, getattr(self, name).to(device))
-        if self.compiled and self._can_compile(device):
-            # In place, so that names of weights stay; evaluation calls body and head, which are not compiled.
-            self.model.body.compile(dynamic=False)
-            self.average.module.compile(dynamic=False)
-
-    def _can_compile(self, device: torch.device) -> bool:
-        """Return whether a copy of the network can be compiled and called; compilers are not always installed."""
-        images = self.views.weak(torch.zeros(self._batch_size(), dtype=torch.int64, device=device))
-        network = copy.deepcopy(self.average.module)
-        network.compile(dynamic=False)
-        try:
-            with torch.no_grad(), self.autocast():
-                network(images)
-        except Exception as error:  # compilers raise errors of their own kinds
-            warnings.warn(f"training without compilation, which failed: {error_reason(error)[:200]}", stacklevel=2)
-            return False
-        return True
 
     def unlabelled_views(self, batch: Batch) -> Sequence[Tensor]:
         """Return one strong view of each image; the averaged network receives a weak view."""
