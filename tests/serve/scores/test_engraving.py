@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tests.serve.scores.conftest import piano
@@ -50,3 +51,11 @@ def test_nothing_that_the_page_forbids_is_left(engraver: Engraver) -> None:
     assert " style=" not in svg
     assert "<script" not in svg
     assert "script&gt;" in svg
+
+
+def test_every_thread_gets_the_same_engraving(engraver: Engraver) -> None:
+    score, system = piano(), System(0, 0, 1)
+    first = engraver.engrave(score, system)
+    with ThreadPoolExecutor(6) as threads:
+        assert set(threads.map(lambda _: engraver.engrave(score, system), range(12))) == {first}
+    assert Engraver().engrave(score, system) == first

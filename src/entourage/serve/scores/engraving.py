@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -56,16 +56,14 @@ def systems_of(score: Score) -> list[System]:
 
 
 class Engraver:
-    """Engraves systems with Verovio; methods may be called from several threads."""
+    """Engraves systems with Verovio; methods may be called from several threads.
+
+    Verovio keeps its fonts for each thread: in others than that of its toolkit, spacing differs. It has its own thread.
+    """
 
     def __init__(self) -> None:
-        import verovio  # a compiled library that only the engraving needs
-
-        verovio.enableLog(verovio.LOG_OFF)
-        self._toolkit: Any = verovio.toolkit(False)
-        self._toolkit.setResourcePath(str(Path(verovio.__file__).parent / "data"))
-        self._toolkit.setOptions(_OPTIONS)
-        self._lock = threading.Lock()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="verovio")
+        self._toolkit: Any = self._thread.submit(_load_toolkit).result()
 
     def engrave(self, score: Score, system: System) -> str:
         """Engrave a system.
@@ -79,11 +77,21 @@ class Engraver:
             and rests have data-note: part, measure, chord and note, from 0 and joined by "-"; the note of a rest is 0.
         """
         excerpt, ids = _excerpt(score, system)
-        with self._lock:
-            if not self._toolkit.loadData(to_musicxml(excerpt, ids)):
-                return ""
-            svg = self._toolkit.renderToSVG(1)
-        return _clean(str(svg), system.first)
+        svg = self._thread.submit(self._render, to_musicxml(excerpt, ids)).result()
+        return _clean(svg, system.first)
+
+    def _render(self, musicxml: str) -> str:
+        return str(self._toolkit.renderToSVG(1)) if self._toolkit.loadData(musicxml) else ""
+
+
+def _load_toolkit() -> Any:
+    import verovio  # a compiled library that only the engraving needs
+
+    verovio.enableLog(verovio.LOG_OFF)
+    toolkit = verovio.toolkit(False)
+    toolkit.setResourcePath(str(Path(verovio.__file__).parent / "data"))
+    toolkit.setOptions(_OPTIONS)
+    return toolkit
 
 
 def _excerpt(score: Score, system: System) -> tuple[Score, dict[int, str]]:
