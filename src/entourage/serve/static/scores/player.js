@@ -73,7 +73,10 @@ export class Player extends EventTarget {
 
   /** Time of the score that sounds at a time of the audio clock. */
   position(time = this.now()) {
-    return this.origin.quarter + Math.max(0, time - this.origin.time) * (this.tempo / 60);
+    const quarter = this.origin.quarter + Math.max(0, time - this.origin.time) * (this.tempo / 60);
+    const borders = this.borders;
+    if (!borders || this.origin.quarter >= borders[1] || quarter < borders[1]) return quarter;
+    return borders[0] + ((quarter - borders[0]) % (borders[1] - borders[0])); // a loop whose next turn is not scheduled yet
   }
 
   /** Time of the audio clock that is audible now. */
@@ -105,7 +108,7 @@ export class Player extends EventTarget {
     const until = this.context.currentTime + (document.hidden ? AHEAD_HIDDEN : AHEAD);
     const borders = this.borders;
     for (;;) {
-      const end = borders && this.position() < borders[1] + 1e-6 ? borders[1] : this.end;
+      const end = borders && this.origin.quarter < borders[1] ? borders[1] : this.end;
       const tone = this.tones[this.next];
       if (tone && tone[0] < end - 1e-6) {
         if (this.timeOf(tone[0]) > until) return;
