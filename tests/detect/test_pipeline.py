@@ -268,7 +268,7 @@ def test_category_ids_are_the_numbers_of_the_class_list() -> None:
 def test_a_detector_with_other_classes_is_evaluated_with_its_own_list(tmp_path: Path) -> None:
     torch.manual_seed(0)
     options = DetectorOptions(network=NetworkOptions(widths=(8, 8), blocks=(1, 1), upwards=(8, 8), hidden=8))
-    classes = ("noteheadBlackOnLine", "restQuarter", "flag8thUp", "staff")
+    classes = ("noteheadBlackOnLine", "restQuarter", "flag8thUp", "signOfAnotherList")
     save_detector(WatershedDetector(classes, options), tmp_path / "m.safetensors")
     data = some_pages(tmp_path / "data", test=3)
     evaluate = partial(evaluate_dataset, str(data), model=str(tmp_path / "m.safetensors"), max_pages=2, device="cpu")
