@@ -40,9 +40,9 @@ def test_segments_of_one_sound_are_linked(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ("1.png,9.png,1", "line 2: item '9.png' does not exist"),
+        ("1.png,9.png,1", r"line 2: item '9.png' does not exist; expected a name such as 'a/1\.png'"),
         ("1.png,2.png,maybe", "line 2: same is 'maybe'; expected 1 or 0"),
-        ("1.png,1.png,0", "line 2: item '1.png' is paired with itself"),
+        ("1.png,1.png,0", r"line 2: item '1.png' is paired with itself; expected two items"),
     ],
 )
 def test_invalid_pairs_raise(tmp_path: Path, row: str, message: str) -> None:

@@ -220,10 +220,10 @@ def test_training_and_clustering_accept_images() -> None:
     [
         ([[0.0, 1.0]], "expected two or more"),
         (np.empty((0, 2)), "expected two or more"),
-        ([[0.0, 1.0], [np.nan, 1.0]], "row 1 that is not finite"),
+        ([[0.0, 1.0], [np.nan, 1.0]], r"row 1 that is not finite; expected numbers up to 1e\+300"),
         ([[0.0, 1e301], [0.0, 1.0]], r"row 0 that is not finite; expected numbers up to 1e\+300"),
-        ([[0.0, 1j], [0.0, 1.0]], "complex"),
-        (torch.zeros(3, 2, dtype=torch.complex64), "complex"),
+        ([[0.0, 1j], [0.0, 1.0]], r"complex.*; expected real numbers"),
+        (torch.zeros(3, 2, dtype=torch.complex64), r"complex.*; expected real numbers"),
         ([[0.0, 1.0, 2.0]] * 3, "X has 3 columns; expected 2"),
         ([0.0, 1.0], "expected .items, 2."),
     ],

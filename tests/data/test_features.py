@@ -103,12 +103,24 @@ def test_parquet_finds_its_items(tmp_path: Path) -> None:
         ("x.csv", "", r"cannot be read: No columns"),
         ("x.csv", "item,x\n", r"has no items; expected a table with a row per item"),
         ("x.csv", "item\na\n", r"has no features; expected a table"),
-        ("x.csv", "item,x,y\na,1,2\nb,3,oops\n", r"column 'y' is not numeric"),
-        ("x.csv", "item,x,y\na,1,2\nb,,4\n", r"row 2 \(item 'b'\), column 'x' is nan"),
-        ("x.csv", "item,x\na,1\nb,-inf\n", r"row 2 \(item 'b'\), column 'x' is -inf"),
+        (
+            "x.csv",
+            "item,x,y\na,1,2\nb,3,oops\n",
+            "column 'y' is not numeric; expected numbers in all columns of features",
+        ),
+        (
+            "x.csv",
+            "item,x,y\na,1,2\nb,,4\n",
+            r"row 2 \(item 'b'\), column 'x' is nan; expected finite numbers that fit into 32 bits",
+        ),
+        (
+            "x.csv",
+            "item,x\na,1\nb,-inf\n",
+            r"row 2 \(item 'b'\), column 'x' is -inf; expected finite numbers that fit into 32 bits",
+        ),
         ("x.csv", "item,x\na,1e300\n", r"column 'x' is 1e\+300; expected finite numbers that fit into 32 bits"),
-        ("x.csv", "item,x\na,1\nb,2\na,3\n", r"item 'a' is in row 1 and in row 3"),
-        ("x.csv", "item,x\na,1\n,2\n", r"row 2 has no item name"),
+        ("x.csv", "item,x\na,1\nb,2\na,3\n", "item 'a' is in row 1 and in row 3; expected unique items"),
+        ("x.csv", "item,x\na,1\n,2\n", "row 2 has no item name; expected a name in every row"),
         ("x.csv", "0.5,0.1\n1,2\n", r"numbers; expected a header .*: put a line such as x1,x2 above it"),
         ("x.csv", "5,3\n1,2\n", r"the first line contains numbers; expected a header"),
         ("x.csv", "1,0\n1,2\n", r"the first line contains numbers; expected a header"),
@@ -119,7 +131,7 @@ def test_parquet_finds_its_items(tmp_path: Path) -> None:
         ("x.csv", "item;x;y\na;1;2\nb;3;4\n", r"seem to be separated by ';'; expected commas"),
         ("x.csv", "item;x;y\na;1,5;2\nb;3;4\n", r"seem to be separated by ';'; expected commas"),
         ("x.csv", "x\ty\n1\t2\n", r"seem to be separated by tabs; expected commas"),
-        ("x.csv", "item,x\na,1,5\nb,2,5\n", r"more cells than the header"),
+        ("x.csv", "item,x\na,1,5\nb,2,5\n", "more cells than the header; expected equal numbers"),
         ("x.csv", "item,x\na,1\nb,2,3,4\n", r"cannot be read"),
     ],
 )
@@ -135,11 +147,14 @@ def test_bad_files_give_one_line(tmp_path: Path, name: str, content: str, messag
     ("array", "message"),
     [
         (np.zeros(3), r"shape \(3,\); expected \(items, features\)"),
-        (np.zeros((2, 0)), "has no features"),
+        (np.zeros((2, 0)), "has no features; expected a table with a row per"),
         (np.zeros((2, 2), dtype=complex), "complex128; expected real numbers"),
         (np.array([["a", "b"]]), "expected real numbers"),
         (np.array([[1, None]], dtype=object), "cannot be read"),
-        (np.array([[0.0, 1.0], [0.0, np.nan]]), r"row 2 \(item '1'\), column 2 is nan"),
+        (
+            np.array([[0.0, 1.0], [0.0, np.nan]]),
+            r"row 2 \(item '1'\), column 2 is nan; expected finite numbers that fit into 32 bits",
+        ),
     ],
 )
 def test_bad_arrays_give_one_line(tmp_path: Path, array: np.ndarray, message: str) -> None:

@@ -25,7 +25,12 @@ def test_columns_are_found_ignoring_case(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "message"), [(b"", "empty"), (b"\n\n", "empty"), (b"item\n\xff\xfe", r"not UTF-8 text \(byte 5\)")]
+    ("content", "message"),
+    [
+        (b"", "empty; expected a header line and rows"),
+        (b"\n\n", "empty; expected a header line and rows"),
+        (b"item\n\xff\xfe", r"not UTF-8 text \(byte 5\); expected a CSV file"),
+    ],
 )
 def test_bad_files_give_one_line(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "x.csv").write_bytes(content)

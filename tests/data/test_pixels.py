@@ -141,7 +141,7 @@ def test_a_progress_bar_is_shown_if_requested(capsys: pytest.CaptureFixture[str]
         ({"size": (0, 5)}, r"size is \(0, 5\); expected height and width"),
         ({"crop": 0.0}, r"crop is 0\.0; expected a fraction"),
         ({"crop": 1.1}, r"crop is 1\.1; expected a fraction"),
-        ({"workers": 0}, "workers is 0"),
+        ({"workers": 0}, "workers is 0; expected 1 or more"),
     ],
 )
 def test_invalid_options_are_rejected(options: dict[str, Any], message: str) -> None:

@@ -10,13 +10,13 @@ from entourage.detect.options import GROUPS, MapOptions
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"stride": 0}, "stride is 0"),
-        ({"levels": 1}, "levels is 1"),
-        ({"radius": 1.0}, "radius is 1.0"),
-        ({"radius": 20.0}, "radius is 20.0"),
-        ({"marker": 0.0}, "marker is 0.0"),
+        ({"stride": 0}, "stride is 0; expected 1 or more"),
+        ({"levels": 1}, "levels is 1; expected 2 or more"),
+        ({"radius": 1.0}, r"radius is 1.0; expected 1\.42 to widest \(16\.0\)"),
+        ({"radius": 20.0}, r"radius is 20.0; expected 1\.42 to widest \(16\.0\)"),
+        ({"marker": 0.0}, r"marker is 0.0; expected a fraction of the radius in"),
         ({"energy": "levels"}, "groups to be empty"),
-        ({"surface": "box"}, "surface is 'box'"),
+        ({"surface": "box"}, "surface is 'box'; expected one of cone, gaussian"),
     ],
 )
 def test_invalid_options_raise(fields: dict[str, Any], message: str) -> None:

@@ -72,11 +72,17 @@ def test_derived_seeds_depend_on_seed_and_purpose() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "sources is empty"),
-        ({"sources": (Path("x"),), "formats": ("pdf",)}, "format 'pdf' is unknown"),
-        ({"sources": (Path("x"),), "fonts": ()}, "fonts is empty"),
-        ({"sources": (Path("x"),), "balanced": True}, "balanced needs composed scores"),
-        ({"sources": (Path("x"),), "substitute": 2.0}, "substitute is 2.0"),
+        ({}, r"sources is empty.*; expected scores, or a number of scores"),
+        (
+            {"sources": (Path("x"),), "formats": ("pdf",)},
+            "format 'pdf' is unknown; expected some of deepscores, deepscoresv2, coco, parquet",
+        ),
+        ({"sources": (Path("x"),), "fonts": ()}, "fonts is empty; expected at least one font"),
+        (
+            {"sources": (Path("x"),), "balanced": True},
+            "balanced needs composed scores; expected compose of 1 or more, got 0",
+        ),
+        ({"sources": (Path("x"),), "substitute": 2.0}, r"substitute is 2.0; expected a fraction from 0 to 1"),
     ],
 )
 def test_invalid_options_raise(options: dict[str, object], message: str) -> None:

@@ -292,7 +292,10 @@ def test_a_pickled_graph_gives_equal_weights() -> None:
         ({"symmetrize": "min"}, "symmetrize is 'min'; expected one of max, mean, mutual"),
         ({"affinity": "cosine", "negatives": "drop"}, "negatives is 'drop'; expected one of error, clamp, shift"),
         ({"affinity": "cosine", "n_neighbors": None}, r"cosine has \d+ negative similarities; expected negatives="),
-        ({"affinity": "pearson", "n_neighbors": None}, r"pearson has \d+ negative similarities"),
+        (
+            {"affinity": "pearson", "n_neighbors": None},
+            r"pearson has \d+ negative similarities; expected negatives='clamp' or 'shift'",
+        ),
         ({"affinity": "gaussian", "bandwidth": -1.0}, "bandwidth is -1.0; expected a number above 0"),
         ({"recall": 0.0}, "recall is 0.0; expected .* above 0"),
     ],

@@ -18,7 +18,10 @@ def changed(values: Any, position: Any, value: float) -> Any:
     ("change", "message"),
     [
         (lambda X, y: {"y": np.full(60, -1)}, "none of the 60 points is labelled; expected at least one label"),
-        (lambda X, y: {"y": np.full(60, "")}, "none of the 60 points is labelled"),
+        (
+            lambda X, y: {"y": np.full(60, "")},
+            "none of the 60 points is labelled; expected at least one label other than -1",
+        ),
         (lambda X, y: {"X": changed(X, (3, 1), np.nan)}, "Input X contains NaN"),
         (lambda X, y: {"X": changed(X, (3, 1), np.inf)}, "Input X contains infinity"),
         (lambda X, y: {"y": y[:59]}, r"inconsistent numbers of samples: \[60, 59\]"),
@@ -26,10 +29,16 @@ def changed(values: Any, position: Any, value: float) -> Any:
         (lambda X, y: {"prior": np.ones((60, 2))}, r"prior has shape \(60, 2\); expected \(60, 3\)"),
         (
             lambda X, y: {"prior": changed(np.ones((60, 3)), (0, 0), 0)},
-            "prior: the label 0 of point 0 has probability 0",
+            "prior: the label 0 of point 0 has probability 0; expected a positive number",
         ),
-        (lambda X, y: {"prior": changed(np.ones((60, 3)), 4, 0)}, "prior: excludes all labels of point 4"),
-        (lambda X, y: {"prior": changed(np.ones((60, 3)), (4, 1), -1)}, "prior: row 4 is not a distribution"),
+        (
+            lambda X, y: {"prior": changed(np.ones((60, 3)), 4, 0)},
+            "prior: excludes all labels of point 4; expected one that a point has",
+        ),
+        (
+            lambda X, y: {"prior": changed(np.ones((60, 3)), (4, 1), -1)},
+            "prior: row 4 is not a distribution; expected finite numbers of 0 or more",
+        ),
         (lambda X, y: {"classes": [0, 1, 7]}, "label 2 is not among the classes 0, 1, 7"),
         (lambda X, y: {"device": "abacus"}, "device 'abacus' is unknown; expected 'auto', 'cpu'"),
     ],
@@ -48,7 +57,10 @@ def test_invalid_data_raise(method: Method, three: Data, change: Any, message: s
         ({"n_neighbors": 1.5}, "n_neighbors is 1.5; expected"),
         ({"affinity": "rbf"}, "affinity is 'rbf'; expected one of self_tuning"),
         ({"symmetrize": "min"}, "symmetrize is 'min'; expected one of"),
-        ({"affinity": "cosine", "n_neighbors": None}, "cosine has .* negative similarities"),
+        (
+            {"affinity": "cosine", "n_neighbors": None},
+            r"cosine has .* negative similarities; expected negatives='clamp' or 'shift'",
+        ),
         ({"affinity": "cosine", "negatives": "drop"}, "negatives is 'drop'; expected one of"),
     ],
 )

@@ -211,8 +211,14 @@ def test_features_of_several_sources_are_combined_by_item(config: LabelConfig, t
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"method": "auto", "transduction": {"n_neighbors": 5}}, "method is 'auto', but n_neighbors is an option"),
-        ({"method": "game", "more_sources": (Path("b.npy"),)}, "b.npy: a second source requires method 'auto'"),
+        (
+            {"method": "auto", "transduction": {"n_neighbors": 5}},
+            r"method is 'auto', but n_neighbors is an option.*; expected method 'game'",
+        ),
+        (
+            {"method": "game", "more_sources": (Path("b.npy"),)},
+            r"b.npy: a second source requires method 'auto'; expected one source",
+        ),
     ],
 )
 def test_options_that_exclude_each_other_are_rejected(

@@ -59,10 +59,10 @@ def test_decode_returns_the_classes(y: Any, codes: list[int], names: list[Any]) 
     ("y", "classes", "message"),
     [
         ([-1, -1], None, "none of the 2 points is labelled; expected at least one label other than -1"),
-        (["", "-1"], None, "none of the 2 points is labelled"),
+        (["", "-1"], None, "none of the 2 points is labelled; expected at least one label other than -1"),
         ([0, 5], [0, 1, 2], "label 5 is not among the classes 0, 1, 2"),
         (["cat", "cow"], ["cat", "dog"], "label cow is not among the classes cat, dog"),
-        ([0, 1], [0, 1, 1], r"classes has duplicates: \[0, 1, 1\]"),
+        ([0, 1], [0, 1, 1], r"classes has duplicates: \[0, 1, 1\]; expected unique values"),
         ([0.5, 1.25], None, "Unknown label type"),
     ],
 )
@@ -98,10 +98,10 @@ def test_a_class_without_labels_has_probability_0_and_warns_once(prior: Any) -> 
     [
         (np.ones((2, 2)), r"prior has shape \(2, 2\); expected \(3, 2\)"),
         (np.ones((3, 3)), r"prior has shape \(3, 3\); expected \(3, 2\)"),
-        (np.ones(3), r"prior has shape \(3,\)"),
+        (np.ones(3), r"prior has shape \(3,\); expected \(3, 2\): one row per point"),
         ([[1, 1], [1, -1], [1, 1]], "prior: row 1 is not a distribution; expected finite numbers of 0 or more"),
-        ([[1, 1], [1, 1], [np.nan, 1]], "prior: row 2 is not a distribution"),
-        ([[np.inf, 1], [1, 1], [1, 1]], "prior: row 0 is not a distribution"),
+        ([[1, 1], [1, 1], [np.nan, 1]], "prior: row 2 is not a distribution; expected finite numbers of 0 or more"),
+        ([[np.inf, 1], [1, 1], [1, 1]], "prior: row 0 is not a distribution; expected finite numbers of 0 or more"),
         ([[1, 0], [1, 1], [1, 1]], "prior: the label 1 of point 0 has probability 0; expected a positive number"),
         ([[1, 1], [0, 0], [1, 1]], "prior: excludes all labels of point 1; expected"),
     ],

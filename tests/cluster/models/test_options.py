@@ -20,7 +20,7 @@ def test_presets_have_the_documented_differences() -> None:
     [
         ({"network": "gru"}, "expected one of attention, lstm"),
         ({"metric": "cosine"}, "expected one of none, euclidean"),
-        ({"k_max": 0}, "k_max is 0"),
+        ({"k_max": 0}, "k_max is 0; expected 1 or more"),
         ({"bridges": -1}, "bridges is -1; expected 0 or more"),
         ({"units": 5}, "even number"),
         ({"width": 10, "heads": 4}, "multiple of the 4 heads"),

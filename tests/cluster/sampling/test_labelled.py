@@ -98,7 +98,7 @@ def test_drawn_labels_are_sorted_without_empty_clusters(generator: torch.Generat
     [
         (lambda: LabelledSampler(ITEMS, LABELS[:-1], 2), "labels: 38 for 39 items; expected"),
         (lambda: LabelledSampler(ITEMS, LABELS, 5), "expected 1 <= k_min <= k_max <= 4"),
-        (lambda: LabelledSampler(ITEMS, LABELS, 2, min_cluster_size=0), "min_cluster_size is 0"),
+        (lambda: LabelledSampler(ITEMS, LABELS, 2, min_cluster_size=0), "min_cluster_size is 0; expected 1 or more"),
         (lambda: LabelledSampler(ITEMS, LABELS, 4).draw(1, 7, torch.Generator()), "expected 8 or more for 4"),
         (
             lambda: LabelledSampler(ITEMS, LABELS, 3).draw(1, 9, torch.Generator(), k_max=4),

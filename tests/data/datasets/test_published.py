@@ -46,11 +46,19 @@ def test_cub200_joins_its_lists_by_number(tmp_path: Path, save_grey: SaveGrey) -
         ("images.txt", "1 a.jpg\n2\n", r"images\.txt: line 2 has 1 columns; expected 2"),
         ("images.txt", "1 ../../secret.jpg\n", r"names '\.\./\.\./secret\.jpg'; expected a path below"),
         ("images.txt", "1 /etc/secret.jpg\n", "names '/etc/secret.jpg'; expected a path below"),
-        ("images.txt", "1 a.jpg\n2 a.jpg\n", r"item 'a\.jpg' occurs 2 times"),
-        ("image_class_labels.txt", "1 1\n2 1\n", r"image_class_labels\.txt: no line for image 4"),
+        ("images.txt", "1 a.jpg\n2 a.jpg\n", r"item 'a\.jpg' occurs 2 times; expected unique items"),
+        (
+            "image_class_labels.txt",
+            "1 1\n2 1\n",
+            r"image_class_labels\.txt: no line for image 4; expected all images of images\.txt",
+        ),
         ("image_class_labels.txt", "1 1\n2 one\n4 2\n", r"labels\.txt: line 2: 'one'; expected a number"),
         ("image_class_labels.txt", "1 1\n2 1\n4 3\n", r"image 4 is of class 3; expected a class of classes\.txt"),
-        ("train_test_split.txt", "1 1\n2 1\n", r"train_test_split\.txt: no line for image 4"),
+        (
+            "train_test_split.txt",
+            "1 1\n2 1\n",
+            r"train_test_split\.txt: no line for image 4; expected all images of images\.txt",
+        ),
     ],
 )
 def test_bad_lists_of_cub200_give_one_line(tmp_path: Path, name: str, text: str, message: str) -> None:
@@ -83,9 +91,15 @@ def test_sop_numbers_the_classes_of_both_parts_consecutively(tmp_path: Path, sav
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("image_id class_id super_class_id path\n", r"Ebay_test\.txt: empty"),
-        ("image_id class_id super_class_id path\n3 x 2 a.JPG\n", r"Ebay_test\.txt: line 2: the class is 'x'"),
-        ("image_id class_id super_class_id path\n3 4 2 a.JPG\n5 6\n", r"Ebay_test\.txt: line 3 has 2 columns"),
+        ("image_id class_id super_class_id path\n", r"Ebay_test\.txt: empty; expected lines of 4 columns"),
+        (
+            "image_id class_id super_class_id path\n3 x 2 a.JPG\n",
+            r"Ebay_test\.txt: line 2: the class is 'x'; expected a number",
+        ),
+        (
+            "image_id class_id super_class_id path\n3 4 2 a.JPG\n5 6\n",
+            r"Ebay_test\.txt: line 3 has 2 columns; expected 4",
+        ),
         ("image_id class_id super_class_id path\n3 4 2 ../a.JPG\n", r"expected a path below"),
     ],
 )

@@ -95,7 +95,7 @@ def test_all_kinds_of_images_agree(module: nn.Module, image_folder: Path) -> Non
         ([1, 2], "data is a list; expected a folder"),
         (np.zeros((2, 8, 8, 3)), "data is a ndarray; expected"),
         (DataLoader([torch.zeros(3)]), r"a batch is \(1, 3\); expected normalised images"),  # type: ignore[arg-type]
-        ("nothing", "nothing does not exist"),
+        ("nothing", "nothing does not exist; expected a folder of images, an image"),
     ],
 )
 def test_other_data_raise(module: nn.Module, data: object, message: str) -> None:

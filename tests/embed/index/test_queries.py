@@ -65,7 +65,7 @@ def test_items_need_no_network_and_files_do(source: Path, toys: object) -> None:
     [
         ("1.png", "query '1.png': matches 'a/1.png' and 'b/1.png' of .*; expected a longer part"),
         ("9.png", "query '9.png': not found; expected an item of .* or an image file, a folder, a pattern or vectors"),
-        ("none*.png", "query 'none.*.png': not found"),
+        ("none*.png", r"query 'none.*.png': not found; expected an item of"),
     ],
 )
 def test_unknown_and_ambiguous_queries_raise(source: Path, query: str, message: str) -> None:

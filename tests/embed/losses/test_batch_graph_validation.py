@@ -20,14 +20,23 @@ from entourage.embed.losses.batch_graph import check_values
         ({"labels": LABELS + 4}, "labels are 4 to 8; expected 0 to 5, the columns of the logits"),
         ({"labels": LABELS - 1}, "labels are -1 to 3; expected 0 to 5, the columns of the logits"),
         ({"labels": torch.cat([LABELS[:15], torch.tensor([5])])}, "class 5 has 1 samples in the batch; .* at least 2"),
-        ({"labels": torch.arange(3).repeat(6)[:4]}, r"labels have shape \(4,\)"),
+        ({"labels": torch.arange(3).repeat(6)[:4]}, r"labels have shape \(4,\); expected \(16,\), one per embedding"),
         ({"logits": torch.zeros(15, CLASSES)}, r"logits have shape \(15, 6\); expected \(16, classes\)"),
         ({"embeddings": torch.zeros(16)}, r"embeddings have shape \(16,\); expected \(samples, dimensions\)"),
         ({"logits": torch.zeros(16, 0)}, r"logits have shape \(16, 0\); expected \(16, classes\)"),
         ({"embeddings": torch.zeros(16, 0)}, r"embeddings have shape \(16, 0\); expected .*, none of 0"),
-        ({"embeddings": torch.full((16, 3), math.nan)}, "embeddings have values that are not finite"),
-        ({"embeddings": torch.tensor([[1.0, -math.inf]] * 16)}, "embeddings have values that are not finite"),
-        ({"logits": torch.full((16, CLASSES), math.inf)}, "logits have values that are not finite"),
+        (
+            {"embeddings": torch.full((16, 3), math.nan)},
+            r"embeddings have values that are not finite; expected finite numbers \(has training diverged\?\)",
+        ),
+        (
+            {"embeddings": torch.tensor([[1.0, -math.inf]] * 16)},
+            r"embeddings have values that are not finite; expected finite numbers \(has training diverged\?\)",
+        ),
+        (
+            {"logits": torch.full((16, CLASSES), math.inf)},
+            r"logits have values that are not finite; expected finite numbers \(has training diverged\?\)",
+        ),
     ],
 )
 def test_invalid_inputs_raise_a_message_of_one_line(change: dict[str, Tensor], message: str) -> None:

@@ -104,11 +104,11 @@ def test_stem_anchors_are_read_from_the_metadata_file(tmp_path: Path, score_path
     ("heights", "message"),
     [
         (HEIGHTS | {0xE0A4: 0.1}, r"U\+E0A4 is 0\.10 em tall; expected 0\.15 to 0\.45 em, as the notehead"),
-        (HEIGHTS | {0xE0A4: 0.7}, r"U\+E0A4 is 0\.70 em tall"),
+        (HEIGHTS | {0xE0A4: 0.7}, r"U\+E0A4 is 0\.70 em tall; expected 0\.15 to 0\.45 em, as the"),
         ({0xE240: 0.8}, r"no G clef at U\+E050; expected a SMuFL font"),
         ({0xE050: 0.28, 0xE240: 0.8}, r"U\+E050 is 0\.28 em tall; expected 1 to 2\.5 em, as the G clef"),
-        ({0xE050: 1.75}, r"no flag at U\+E240"),
-        ({0xE050: 1.75, 0xE240: 0.38}, r"U\+E240 is 0\.38 em tall"),
+        ({0xE050: 1.75}, r"no flag at U\+E240; expected a SMuFL font"),
+        ({0xE050: 1.75, 0xE240: 0.38}, r"U\+E240 is 0\.38 em tall; expected 0\.4 to 1\.5 em, as the"),
     ],
 )
 def test_other_glyphs_at_the_same_code_points_raise_an_error(

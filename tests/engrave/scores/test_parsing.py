@@ -103,20 +103,20 @@ OUTSIDE = '<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]><score-partwise
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (LAUGHS, "declares entities"),
-        (OUTSIDE, "declares entities"),
+        (LAUGHS, r"declares entities.*; expected plain XML"),
+        (OUTSIDE, r"declares entities.*; expected plain XML"),
         ("<score-partwise><part>", "expected MusicXML or MEI"),
-        ("<score-partwise/>", "has no notes"),
+        ("<score-partwise/>", "has no notes; expected at least one"),
         ("<opus/>", "is <opus>; expected <score-partwise>"),
-        ("<score-partwise>" + "<a>" * 300 + "</a>" * 300 + "</score-partwise>", "more than 200 deep"),
+        ("<score-partwise>" + "<a>" * 300 + "</a>" * 300 + "</score-partwise>", "more than 200 deep; expected a score"),
         (b"\xff\xfe<\x00", "expected MusicXML or MEI"),
         (b"<?xml version='1.0' encoding='utf-8'?><a>\xff</a>", "is not text in utf-8"),
         (b"<?xml version='1.0' encoding='klingon'?><a/>", "is not text in klingon"),
         (b"<?xml version='1.0' encoding='punycode'?><a>\xff</a>", "is not text in punycode"),
         (b"<?xml version='1.0' encoding='hex'?><a/>", "is not text in hex"),
         (b"<?xml version='1.0' encoding='undefined'?><a/>", "is not text in undefined"),
-        ("once upon a time", "is not a score"),
-        ("not mei at all", "is not a score"),
+        ("once upon a time", "is not a score; expected MusicXML, MEI, ABC or Humdrum"),
+        ("not mei at all", "is not a score; expected MusicXML, MEI, ABC or Humdrum"),
     ],
 )
 def test_malicious_and_broken_scores_raise_a_single_line(tmp_path: Path, content: str | bytes, message: str) -> None:

@@ -57,10 +57,10 @@ def test_a_missing_number_is_the_median_of_its_column() -> None:
 @pytest.mark.parametrize(
     ("X", "message"),
     [
-        (np.zeros(3), r"X has shape \(3,\)"),
-        (np.zeros((3, 0)), r"X has shape \(3, 0\)"),
-        (np.array([[1.0, np.inf]]), "X: row 0, column 1 is infinite"),
-        (sparse.csr_matrix(np.array([[1.0, np.nan]])), "X has values that are not finite"),
+        (np.zeros(3), r"X has shape \(3,\); expected \(points, features\)"),
+        (np.zeros((3, 0)), r"X has shape \(3, 0\); expected \(points, features\)"),
+        (np.array([[1.0, np.inf]]), "X: row 0, column 1 is infinite; expected finite numbers"),
+        (sparse.csr_matrix(np.array([[1.0, np.nan]])), "X has values that are not finite; expected finite numbers"),
     ],
 )
 def test_invalid_features_are_rejected(X: object, message: str) -> None:

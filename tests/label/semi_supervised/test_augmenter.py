@@ -282,17 +282,26 @@ def test_without_flip_no_image_is_mirrored(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"y": [0] * 29}, r"codes has shape \(29,\) for 30 images"),
+        ({"y": [0] * 29}, r"codes has shape \(29,\) for 30 images; expected \(30,\)"),
         ({"y": [0] * 30}, "n_classes is 1; expected two or more"),
-        ({"y": [-1] * 30}, "none of the 30 points is labelled"),
+        ({"y": [-1] * 30}, "none of the 30 points is labelled; expected at least one label other than -1"),
         ({"pixels": np.zeros((30, 12, 12, 3))}, "expected uint8"),
-        ({"pixels": [np.zeros((12, 12, 3), np.uint8), np.zeros((12, 9, 3), np.uint8)]}, "image 1 has shape"),
+        (
+            {"pixels": [np.zeros((12, 12, 3), np.uint8), np.zeros((12, 9, 3), np.uint8)]},
+            r"image 1 has shape.*; expected \(12, 12, 3\) like image 0",
+        ),
         ({"pixels": []}, "images is empty; expected at least one"),
         ({"pixels": ["a.png", "b.png"]}, "images has files; expected decoded images"),
-        ({"backbone": "resnet"}, "backbone 'resnet' is unknown"),
-        ({"device": "cuda:99"}, "device 'cuda:99' is not available"),
-        ({"prior": np.ones((30, 2))}, r"prior has shape \(30, 2\)"),
-        ({"labeller": LabelSpreading(affinity="precomputed")}, "affinity of LabelSpreading is 'precomputed'"),
+        (
+            {"backbone": "resnet"},
+            "backbone 'resnet' is unknown; expected one of efficientnet-lite0",
+        ),
+        ({"device": "cuda:99"}, "device 'cuda:99' is not available; expected 'auto', 'cpu', 'cuda', 'cuda:N' or 'mps'"),
+        ({"prior": np.ones((30, 2))}, r"prior has shape \(30, 2\); expected \(30, 3\): one row per point"),
+        (
+            {"labeller": LabelSpreading(affinity="precomputed")},
+            "affinity of LabelSpreading is 'precomputed'; expected one that builds a graph of",
+        ),
     ],
 )
 def test_invalid_input_raises_before_any_work(

@@ -181,9 +181,9 @@ def test_other_weights_raise_in_one_line(saved: Path, tmp_path: Path, changes: d
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"head.bias": None}, "weight 'head.bias' is missing"),
+        ({"head.bias": None}, r"weight 'head.bias' is missing; expected the weights of this network"),
         ({"head.bias": torch.zeros(4)}, r"'head.bias' has shape \(4,\); expected \(3,\)"),
-        ({"tail": torch.zeros(4)}, "weight 'tail' is unknown"),
+        ({"tail": torch.zeros(4)}, "weight 'tail' is unknown; expected the weights of this network"),
     ],
 )
 def test_mismatched_weights_raise(

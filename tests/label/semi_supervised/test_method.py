@@ -202,7 +202,7 @@ def test_resuming_with_other_labels_or_images_raises(toys: ModuleType, tmp_path:
         ({"head_lr_scale": 0.0}, "head_lr_scale is 0.0; expected a number above 0"),
         ({"ema_decay": 1.0}, r"ema_decay is 1.0; expected a number in \[0, 1\)"),
         ({"ema_decay": 2.0}, r"ema_decay is 2.0; expected a number in \[0, 1\)"),
-        ({"ema_decay": float("nan")}, "ema_decay is nan"),
+        ({"ema_decay": float("nan")}, r"ema_decay is nan; expected a number in \[0, 1\)"),
         ({"ema_decay": "slow"}, r"ema_decay is 'slow'; expected a number in \[0, 1\)"),
         ({"head_lr_scale": "a"}, "head_lr_scale is 'a'; expected a number above 0"),
         ({"head_lr_scale": float("inf")}, "head_lr_scale is inf; expected a number above 0"),
