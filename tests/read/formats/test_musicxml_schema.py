@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import xml.etree.ElementTree as ET
 from fractions import Fraction
 
 import pytest
@@ -85,3 +86,9 @@ def test_lyrics_belong_to_the_first_note_of_a_chord() -> None:
     assert sung[0] == [("Früh & spät", "begin", 1), ("2. Im", "single", 2)]
     assert not any(sung[1:])
     assert parsed.metadata.composer == "F. Schubert"
+
+
+def test_each_part_has_an_instrument_with_its_name() -> None:
+    entry = ET.fromstring(to_musicxml(melody())).find("part-list/score-part")
+    assert entry is not None
+    assert entry.findtext("score-instrument/instrument-name") == entry.findtext("part-name")

@@ -43,6 +43,8 @@ def to_musicxml(score: Score, ids: Mapping[int, str] | None = None) -> str:
     for k, part in enumerate(score.parts, start=1):
         entry = ET.SubElement(parts, "score-part", id=f"P{k}")
         ET.SubElement(entry, "part-name").text = part.name
+        instrument = ET.SubElement(entry, "score-instrument", id=f"P{k}-I1")  # MuseScore expects one
+        ET.SubElement(instrument, "instrument-name").text = part.name
     for k, part in enumerate(score.parts, start=1):
         _write_part(ET.SubElement(root, "part", id=f"P{k}"), part, ids or {})
     ET.indent(root)
