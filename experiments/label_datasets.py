@@ -197,7 +197,8 @@ def load(name: str) -> Data:
     return rows, features[chosen], np.unique(truth[chosen], return_inverse=True)[1]
 
 
-def _keel(name: str) -> Data:
+def keel_data(name: str) -> Data:
+    """Return a KEEL table: its columns, standardised numbers and indicators of categories, and its classes."""
     frame, truth = keel_table(name)
     text = [column for column in frame if not pd.api.types.is_numeric_dtype(frame[column])]
     parts = [StandardScaler().fit_transform(frame.drop(columns=text))] if len(text) < frame.shape[1] else []
@@ -253,10 +254,10 @@ def _images(name: str, first: int, n_classes: int) -> Data:
 
 
 SETS: dict[str, Callable[[], Data]] = {
-    "vehicle": partial(_keel, "vehicle"),
-    "segment": partial(_keel, "segment"),
-    "phoneme": partial(_keel, "phoneme"),
-    "crx": partial(_keel, "crx"),
+    "vehicle": partial(keel_data, "vehicle"),
+    "segment": partial(keel_data, "segment"),
+    "phoneme": partial(keel_data, "phoneme"),
+    "crx": partial(keel_data, "crx"),
     "newsgroups": _newsgroups,
     "speakers": _speakers,
     "coil100": partial(_images, "coil100", 0, 15),
