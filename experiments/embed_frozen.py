@@ -33,6 +33,7 @@ from experiments.ledger import Ledger
 PARTS = ("training classes", "test classes")  # validation and test
 METRICS = ("recall@1", "recall@2", "recall@4", "recall@8", "map@r")
 BASE = "Lite1, 128 px, mean"
+DEFAULT = "Lite1, 240 px, generalised mean"  # of `embed index`
 ENSEMBLE = "Lite0 + Lite1 + Lite2, native sizes, generalised mean"
 NATIVE = {"lite0": 224, "lite1": 240, "lite2": 260}
 
@@ -57,7 +58,7 @@ FEATURES = {
     "Lite1, 192 px, mean": _lite1(192, suffix=""),
     "Lite1, 192 px, generalised mean": _lite1(192),
     "Lite1, 240 px, mean": _lite1(240, suffix=""),
-    "Lite1, 240 px, generalised mean": _lite1(240),
+    DEFAULT: _lite1(240),
     "Lite1, 240 px, generalised mean, mirrored": _lite1(240, flip=True),
     "Lite1, 240 px, generalised mean, whitened": _lite1(240, whitened=True),
     "Lite1, 288 px, generalised mean": _lite1(288),
@@ -68,7 +69,7 @@ FEATURES = {
 }
 EXPANDED = {  # name of features, neighbours and power of `expand_with_neighbors`
     f"{name}; {k} neighbours, power {power:g}": (name, k, power)
-    for name in (BASE, "Lite1, 240 px, generalised mean", ENSEMBLE)
+    for name in (BASE, DEFAULT, ENSEMBLE)
     for k, power in ((5, 1.0), (5, 3.0), (10, 1.0), (10, 3.0), (20, 3.0))
 }
 

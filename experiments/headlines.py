@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments import cluster_images, cluster_points, cluster_speakers, detect_deepscores, label_cifar10, read_pages
+from experiments import (
+    cluster_images,
+    cluster_points,
+    cluster_speakers,
+    detect_deepscores,
+    embed_frozen,
+    label_cifar10,
+    read_pages,
+)
 from experiments.ledger import Ledger
 from experiments.read_works import Split
 from experiments.tables import mean_and_spread
@@ -55,7 +63,7 @@ def read_headlines(results: Path) -> list[Headline]:
         "label_fractions.json": _label_fractions,
         "label_speed.txt": _label_speed,
         "embed_losses.json": _embed_losses,
-        "embed_metrics.txt": _embed_metrics,
+        "embed_frozen.json": _embed_frozen,
         "cluster_points.json": _cluster_points,
         "cluster_images.json": _cluster_images,
         "cluster_speakers.json": _cluster_speakers,
@@ -124,10 +132,13 @@ def _embed_losses(path: Path) -> Iterator[Headline]:
         yield Headline("embed", f"Recall@1 {value} %", row, n, reference, f"{path.stem}.md")
 
 
-def _embed_metrics(path: Path) -> Iterator[Headline]:
-    n, seconds, memory = _find(path, r"([\d,]+) x \d+: ([\d.]+) s on cpu, peak memory of the process ([\d.]+) GB")
-    row = "synthetic embeddings, all retrieval metrics but NMI, on a CPU"
-    yield Headline("embed", f"{seconds} s, {memory} GB", row, f"{n} embeddings", "", path.name)
+def _embed_frozen(path: Path) -> Iterator[Headline]:
+    (default,), (base,) = (_rows(path, f"cub200/{name}")[:1] for name in (embed_frozen.DEFAULT, embed_frozen.BASE))
+    value, reference = (f"{100 * row[embed_frozen.PARTS[1]]['recall@1']:.1f}" for row in (default, base))
+    text = f"CUB-200-2011, no training, network of `embed index` ({embed_frozen.DEFAULT}); test classes"
+    yield Headline(
+        "embed", f"Recall@1 {value} %", text, "1 network", f"{reference} {embed_frozen.BASE}", f"{path.stem}.md"
+    )
 
 
 def _cluster(path: Path, data: str, published: str, n: str) -> Headline:

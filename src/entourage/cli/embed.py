@@ -140,7 +140,7 @@ def index(
     out: Annotated[Path, typer.Option(help="Folder of the index; an existing one is updated.")],
     model: Annotated[
         str, typer.Option(help="Network: a backbone, such as efficientnet-lite1, or the folder of a trained run.")
-    ] = "efficientnet-lite1",
+    ] = "efficientnet-lite1-gem",
     approximate: Annotated[
         bool | None,
         typer.Option(

@@ -69,7 +69,7 @@ class Update:
 def build_index(
     source: str | Path,
     out: str | Path,
-    model: str | Path | nn.Module | Embedder = "efficientnet-lite1",
+    model: str | Path | nn.Module | Embedder = "efficientnet-lite1-gem",
     *,
     batch_size: int = 64,
     workers: int | None = None,

@@ -123,7 +123,7 @@ class Embedder:
     @classmethod
     def load(
         cls,
-        model: str | Path | nn.Module = "efficientnet-lite1",
+        model: str | Path | nn.Module = "efficientnet-lite1-gem",
         *,
         device: str | torch.device = "auto",
         **options: Any,

@@ -90,7 +90,7 @@ class Index:
         cls,
         source: str | Path,
         folder: str | Path,
-        model: str | Path | nn.Module | Embedder = "efficientnet-lite1",
+        model: str | Path | nn.Module | Embedder = "efficientnet-lite1-gem",
         *,
         device: str | torch.device = "auto",
         progress: bool | None = False,
