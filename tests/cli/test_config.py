@@ -253,3 +253,11 @@ def test_values_are_converted_to_the_types_of_the_fields() -> None:
 
 def test_without_a_file_the_bases_are_returned() -> None:
     assert config_values(None, field_types(_Options), inner=_Inner("a")) == {"inner": _Inner("a")}
+
+
+def test_options_of_the_student_are_read(call: Call) -> None:
+    text = "[train]\nstudent = true\nstudent_options = {size = 64, training = {epochs = 10}}\n"
+    train = call(LABEL, text).train
+    assert (train.student, train.student_options.size, train.student_options.training.epochs) == (True, 64, 10)
+    assert train.student_options.training.optimizer == "sgd"
+    assert call(LABEL, "[train]\nstudent = 'none'\n").train.student is None
