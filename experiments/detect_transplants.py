@@ -3,7 +3,7 @@
 python -m experiments.detect_transplants --test clean=pages
 
 All dots of a page are replaced by the pixels of dots of one kind, cut from other places of the test set. The detector
-then runs on the page as usual: a dot counts as the class that is detected at its position, or as missed. If the shape
+then runs on the page: the outcome of a dot is the class that is detected at its position, or missed. If the shape
 alone determined the class, all dots would be of the kind whose pixels they have.
 """
 
