@@ -120,7 +120,7 @@ def test_the_fitted_labeller_has_the_class_names(fitted: LabelAugmenter) -> None
     assert np.array_equal(fitted.labeller_.transduction_, fitted.transduction_)
     assert fitted.labeller_.classes_.tolist() == fitted.labeller_.classes.tolist() == ["blue", "green", "red"]
     free = ~fitted.labeller_.labelled_mask_
-    assert np.array_equal(fitted.labeller_.confidence_[free], fitted.confidence_[free])
+    assert np.array_equal(fitted.labeller_.agreement_[free], fitted.confidence_[free])
     assert (fitted.labeller_.predict(fitted.labeller_.graph_)[free] == fitted.transduction_[free]).mean() > 0.8
 
 
