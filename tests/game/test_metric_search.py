@@ -73,6 +73,14 @@ def test_copies_are_joined_to_each_other_and_to_other_points(points: np.ndarray,
     assert pickle.loads(pickle.dumps(graph)).w.shape == (600, 600)
 
 
+@pytest.mark.parametrize("times", [3, 7, 10])
+def test_copies_do_not_separate_points_that_have_more_neighbours_than_copies(points: np.ndarray, times: int) -> None:
+    repeated = torch.from_numpy(np.repeat(points, times, axis=0))
+    single, _ = connected_components(NeighborGraph(torch.from_numpy(points), 11).w)
+    parts, _ = connected_components(NeighborGraph(repeated, 11).w)
+    assert parts == single
+
+
 def test_a_few_copies_do_not_change_the_search(points: np.ndarray) -> None:
     points[1] = points[0]
     graph = NeighborGraph(torch.from_numpy(points), 7)

@@ -25,6 +25,7 @@ Negatives = Literal["error", "clamp", "shift"]
 MIN_WEIGHT = 1e-30
 # Smaller cosines are rounding errors: in the float32 search, those of right angles were at most half of this.
 COSINE_ROUNDING = 8 * torch.finfo(torch.float32).eps
+MANY_COPIES = 0.01  # fraction of points of which a quarter of the neighbours are copies
 
 
 def default_n_neighbors(n: int) -> int:
@@ -87,7 +88,7 @@ class NeighborGraph:
             NeighborSearch(directed, k, recall) if isinstance(directed, Tensor) else MetricSearch(directed, k, metric)
         )
         neighbors = self.search.query_self()
-        if neighbors.distance.shape[1] and bool((neighbors.distance[:, -1] == 0).any()):
+        if _has_many_copies(neighbors.distance):
             self.search = DistinctSearch(self.search, k)
             neighbors = self.search.query_self()
         self.local_scale = _local_scale(neighbors.distance)  # (p,)
@@ -302,6 +303,15 @@ def _check_n_neighbors(n_neighbors: int | Literal["auto"] | None, n: int) -> int
     if not (is_integer(n_neighbors) and n_neighbors >= 1):
         raise ValueError(f"n_neighbors is {n_neighbors!r}; expected a whole number of 1 or more, 'auto' or None")
     return min(int(n_neighbors), n - 1)
+
+
+def _has_many_copies(distance: Tensor) -> bool:
+    """Return whether copies determine a local scale, or are a quarter of the neighbours of one point in a hundred."""
+    k = distance.shape[1]
+    if k < 2:
+        return k == 1 and bool((distance == 0).any())
+    quarter, scale = (distance[:, min(column, k) - 1] == 0 for column in (max(2, k // 4), SCALE_NEIGHBOR))
+    return bool(scale.any()) or float(quarter.float().mean()) > MANY_COPIES
 
 
 def _local_scale(distance: Tensor, point_scales: Tensor | None = None) -> Tensor:

@@ -121,7 +121,7 @@ class MetricSearch:
 
 
 class DistinctSearch:
-    """Search among points with more copies than neighbours, whose neighbours would otherwise be copies only.
+    """Search among points with many copies, whose neighbours would otherwise be copies only, or too many of them.
 
     A point is joined to the next of its copies, and otherwise to its nearest distinct points; the copies of these are
     used in turn. The copies of a point are therefore connected to each other and to the rest of the graph.
