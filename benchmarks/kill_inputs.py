@@ -112,7 +112,7 @@ MADE = {"trained": "label --train", "index": "embed index", "run": "embed train"
 """Inputs that are the folder `out` of a command."""
 
 
-def prepare(folder: Path, cases: Sequence[Case], run: Callable[[list[str], Path], None]) -> None:
+def prepare(folder: Path, cases: Sequence[Case], run: Callable[[list[str], Path], object]) -> None:
     """Write the inputs of commands.
 
     Args:

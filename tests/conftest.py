@@ -22,6 +22,7 @@ EXTRAS = {
     "backbones/test_finetuning.py": ["images"],
     "backbones/test_finetuning_split.py": ["images"],
     "backbones/test_registry.py": ["images"],
+    "benchmarks/test_busy_commands.py": ["music"],
     "benchmarks/test_detect_speed.py": ["music"],
     "benchmarks/test_embed_duplicates.py": ["faiss", "images", "train"],
     "benchmarks/test_fuzz_readers.py": ["music", "parquet"],
