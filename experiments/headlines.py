@@ -226,7 +226,7 @@ def _read(path: Path, split: Split) -> dict[str, Headline]:
     rows = Ledger(path.stem, path.parent).rows
     lines: dict[str, Headline] = {}
     for one in read_pages.page_sets(split):
-        if one.engine == "verovio" or one.look not in ("clean", "print"):
+        if one.music != "scans" and (one.engine, one.look) != ("musescore", "clean"):
             continue
         # Pages that were read with text, if there are as many as without it.
         counts = {text: read_pages.pooled(rows, one.name + text, "all") for text in (read_pages.WITH_TEXT, "")}
