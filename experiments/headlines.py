@@ -250,7 +250,7 @@ def _read(path: Path, split: Split) -> dict[str, Headline]:
 def _suggestions(path: Path) -> Iterator[Headline]:
     strategy, labels = _find(path, r"relative to random \|.*\n\|[ |-]+\n\| (\w+) \| ([\d.]+ ± [\d.]+) \|")
     (baseline,) = _find(path, r"\n\| random \| ([\d.]+ ± [\d.]+) \|")
-    (seeds,) = _find(path, r"of (\d+) seeds")
+    (seeds,) = _find(path, r"of digits, (\d+) seeds")
     row = f"digits of scikit-learn, items suggested by {strategy}; until 90 % of the accuracy of 20 labels per class"
     yield Headline("serve", f"{labels} labels", row, f"{seeds} seeds", f"{baseline} with random items", path.name)
 

@@ -183,14 +183,16 @@ SETS = {
 
 
 def text(ledger: Ledger) -> str:
-    """Return the description and the table; a strategy appears once all seeds of a data set are measured."""
+    """Return the description and the table, of the seeds of a data set that are measured with every strategy."""
     needed: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    seeds = dict[str, int]()
     for name, data in SETS.items():
-        for strategy in STRATEGIES:
-            rows = [ledger.values(f"{name} {strategy} {seed}") for seed in SEEDS]
-            complete = [row for row in rows if row is not None]
-            if len(complete) == len(rows):
-                needed[data.title, strategy] = complete
+        rows = {seed: [ledger.values(f"{name} {strategy} {seed}") for strategy in STRATEGIES] for seed in SEEDS}
+        complete = [found for found in rows.values() if None not in found]
+        if complete:
+            seeds[data.title] = len(complete)
+            for position, strategy in enumerate(STRATEGIES):
+                needed[data.title, strategy] = [row for found in complete if (row := found[position]) is not None]
     titles = list(dict.fromkeys(title for title, _ in needed))
     mean = {key: float(np.mean([row["labels"] for row in rows])) for key, rows in needed.items()}
     relative = {key: mean[key] / mean[key[0], "random"] for key in mean if (key[0], "random") in mean}
@@ -204,12 +206,12 @@ def text(ledger: Ledger) -> str:
             cells += [mean_and_spread(counts), f"{relative[key]:.2f}" if key in relative else ""]
         lines.append(tuple(cells))
     targets = {title: float(np.mean([row["target"] for row in needed[title, "random"]])) for title in titles}
-    shown = ", ".join(f"{target:.1%} of {title}" for title, target in targets.items())
+    shown = ", ".join(f"{target:.1%} of {title}, {seeds[title]} seeds" for title, target in targets.items())
     header = ("strategy", *(cell for title in titles for cell in (f"{title}, labels", "relative to random")))
     return (
         f"Labels until the game reaches {FRACTION:.0%} of the accuracy of {PER_CLASS} random labels per class (on "
-        f"average {shown}); mean and standard deviation of {len(SEEDS)} seeds. The first strategy, whose largest ratio "
-        f"to random order is the smallest, is the default of `entourage serve`.\n\n{table(header, measured(lines))}"
+        f"average {shown}); mean and standard deviation over the seeds. The first strategy, whose largest ratio to "
+        f"random order is the smallest, is the default of `entourage serve`.\n\n{table(header, measured(lines))}"
     )
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from experiments.label_suggestions import Task, labels_needed, load_task, text
+from experiments.label_suggestions import STRATEGIES, Task, labels_needed, load_task, text
 from experiments.ledger import Ledger
 
 from entourage.label import GraphTransduction
@@ -26,13 +26,16 @@ def test_the_simulated_user_stops_at_the_target() -> None:
     assert labels_needed(Task(graph, classes, 0.99), "random", 0, max_labels=60, step=20) in (20, 40)
 
 
-def test_the_table_has_complete_strategies_only_and_the_best_one_first(tmp_path: Path) -> None:
+def test_the_table_has_the_seeds_of_all_strategies_and_the_best_one_first(tmp_path: Path) -> None:
     ledger = Ledger("label_suggestions", tmp_path, command="test")
-    for seed in range(5):
-        for strategy, labels in (("random", 40), ("coverage", 10), ("mixed", 20)):
-            ledger.add(f"digits {strategy} {seed}", {"labels": labels + seed, "target": 0.8}, 1.0)
-    ledger.add("digits least_confident 0", {"labels": 1, "target": 0.8}, 1.0)
-    lines = [line for line in text(ledger).splitlines() if line.startswith("|")]
+    labels = dict.fromkeys(STRATEGIES, 50) | {"random": 40, "coverage": 10, "mixed": 20}
+    for seed in range(4):
+        for strategy in STRATEGIES:
+            ledger.add(f"digits {strategy} {seed}", {"labels": labels[strategy] + seed, "target": 0.8}, 1.0)
+    ledger.add("digits coverage 4", {"labels": 100, "target": 0.8}, 1.0)
+    page = text(ledger)
+    lines = [line for line in page.splitlines() if line.startswith("|")]
     assert [line.split(" | ")[0].strip("| ") for line in lines[2:5]] == ["coverage", "mixed", "random"]
-    assert "12.0 ± 1.6 | 0.29" in lines[2]
-    assert len(lines) == 5
+    assert "11.5 ± 1.3 | 0.28" in lines[2]
+    assert len(lines) == 2 + len(STRATEGIES)
+    assert "80.0% of digits, 4 seeds" in page
