@@ -102,7 +102,7 @@ def test_reading_without_a_table_or_measured_pages_has_no_headline(
 def test_suggestions_of_several_data_sets_are_read_from_the_first_column(tmp_path: Path) -> None:
     path = tmp_path / "label_suggestions.md"
     path.write_text(
-        "Labels until 90%; mean and standard deviation of 4 seeds.\n\n"
+        "Labels until 90% (on average 88.0% of digits, 4 seeds, 84.0% of Caltech-101, 3 seeds).\n\n"
         "| strategy | digits, labels | relative to random | Caltech-101, labels | relative to random |\n"
         "| --- | --- | --- | --- | --- |\n"
         "| mixed | 12.5 ± 1.5 | 0.25 | 900.0 ± 9.0 | 0.90 |\n"
