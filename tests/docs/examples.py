@@ -31,8 +31,7 @@ SHORTER: dict[str, dict[str, str]] = {
     },
     "docs/cluster.md": {
         "--config train.toml --minutes 20": "--config train.toml --steps 1",
-        "LearnedClustering().fit(": "TINY.fit(",
-        'run_dir="shapes.run", minutes=1': "",
+        'run_dir="shapes.run", minutes=1': "recipe=RECIPE",
     },
     "docs/detect.md": {
         **_SMALL_PAGES,
@@ -97,6 +96,7 @@ def prepare(name: str, folder: Path) -> None:
     np.savetxt(
         folder / "points.csv", np.random.default_rng(0).normal(size=(60, 2)), "%.3f", ",", header="x,y", comments=""
     )
+    shutil.copy(folder / "points.csv", folder / "table.csv")
     if name in MUSIC:
         prepare_music(folder)
 
@@ -145,9 +145,7 @@ def _readme() -> dict[str, Any]:
 def _cluster() -> dict[str, Any]:
     from tests.cluster.small import RECIPE
 
-    from entourage.cluster import LearnedClustering
-
-    return {"TINY": LearnedClustering(recipe=RECIPE)}
+    return {"RECIPE": RECIPE}
 
 
 def _embed() -> dict[str, Any]:
