@@ -13,6 +13,7 @@ from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import roc_auc_score
 
+from entourage.game import neighbors
 from entourage.label import GraphTransduction, transduction
 from entourage.label.transduction import order_by_support, random_walk_step
 
@@ -118,6 +119,23 @@ def test_support_is_averaged_over_the_neighbourhood() -> None:
     given = np.array([-1, -1, 0, -1, -1, -1])
     found = order_by_support(chain, np.linspace(0.8, 0.81, 6), reached, np.zeros(6, dtype=int), given)
     assert np.argsort(found[[0, 1, 3, 4, 5]])[-2:].tolist() == [1, 0]  # the last point has support, its neighbours none
+
+
+def test_the_order_of_the_cells_does_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    truth = np.arange(900) % 3
+    X = rng.normal(size=(900, 4)).astype(np.float32) + 4 * truth[:, None]
+    y = np.where(np.arange(900) < 9, truth, -1)
+    monkeypatch.setitem(neighbors.EXACT_UP_TO, "cpu", 100)
+    found = GraphTransduction(device="cpu").fit(X, y)
+    assert found._neighbor_graph is not None
+    order = found._neighbor_graph.order
+    assert order is not None
+    assert np.sort(order).tolist() == list(range(900))
+    same = GraphTransduction(affinity="precomputed", device="cpu").fit(found.graph_, y)
+    np.testing.assert_array_equal(found.transduction_, same.transduction_)
+    np.testing.assert_allclose(found.label_distributions_, same.label_distributions_, atol=1e-4)
+    assert np.abs(found.confidence_ - same.confidence_).mean() < 2e-3
 
 
 def test_the_confidence_of_digits_ranks_errors_last() -> None:

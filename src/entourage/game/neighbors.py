@@ -355,6 +355,11 @@ class NeighborSearch:
             cells.n_probes = n_probes
         return indexes
 
+    @property
+    def order(self) -> Tensor | None:
+        """Indices of all points, cell by cell, shape (n,): most neighbours are close in it; None without cells."""
+        return None if self.exact or self._indexes is None else self._indexes[0].order
+
     def query_self(self) -> Neighbors:
         """Return the k nearest other points of every point, or all n - 1 if there are fewer.
 

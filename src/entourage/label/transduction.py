@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Literal, Self
 
@@ -147,12 +148,18 @@ class GraphTransduction(GraphLabeller):
     def _distribute(self, problem: TransductionProblem) -> Floats:
         if self.walk_steps < 0:
             raise ValueError(f"walk_steps is {self.walk_steps}; expected a number of steps, or 0")
+        order = None if self._neighbor_graph is None else self._neighbor_graph.order
+        if order is None:
+            order = np.arange(len(problem.initial))
+        else:
+            problem = _reordered(problem, order)
+        position = np.argsort(order)
         device, labelled = problem.device, torch.from_numpy(problem.targets.labelled).to(problem.device)
         w = to_torch(problem.w, device)
         initial = torch.from_numpy(problem.initial.astype(problem.w.dtype)).to(device)
         steps = self.walk_steps if self.class_similarity is None else 0
         reached, support = diffuse_twice(w, initial * labelled[:, None], steps) if steps else (None, None)
-        self._support: Floats | None = None if support is None else support.cpu().numpy()
+        self._support: Floats | None = None if support is None else support.cpu().numpy()[position]
         result = replicator(
             w,
             warm_start(initial, w, labelled, steps, reached),
@@ -167,7 +174,7 @@ class GraphTransduction(GraphLabeller):
         self.consistency_ = result.consistency.numpy()
         if self.tol is not None and not result.converged:
             warnings.warn(f"the game did not converge in {self.max_iter} rounds", ConvergenceWarning, stacklevel=4)
-        return np.asarray(result.x.cpu().numpy())
+        return np.asarray(result.x.cpu().numpy()[position])
 
     def _class_similarity(self, device: torch.device) -> torch.Tensor | None:
         if self.class_similarity is None:
@@ -199,6 +206,15 @@ class GraphTransduction(GraphLabeller):
         if support is None or not self.labelled_mask_.any():
             return self.agreement_
         return order_by_support(self.graph_, self.agreement_, support, codes, self._targets.codes)
+
+
+def _reordered(problem: TransductionProblem, order: NDArray[np.int64]) -> TransductionProblem:
+    """Return the problem with its points in another order."""
+    w = problem.w[order]
+    w = sparse.csr_matrix((w.data, np.argsort(order).astype(w.indices.dtype)[w.indices], w.indptr), shape=w.shape)
+    w.sort_indices()
+    targets = replace(problem.targets, codes=problem.targets.codes[order])
+    return replace(problem, w=w, targets=targets, initial=problem.initial[order], reached=problem.reached[order])
 
 
 def order_by_support(
