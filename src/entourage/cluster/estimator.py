@@ -59,7 +59,7 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
         n_subsets_: number of sets that the items were divided into; 1 for tables.
         n_features_in_: number of columns; not set for images and sounds.
 
-    Example:
+    Examples:
         >>> from sklearn.datasets import load_wine
         >>> from entourage import LearnedClustering
         >>> clustering = LearnedClustering().fit(load_wine().data)

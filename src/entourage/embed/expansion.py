@@ -40,7 +40,7 @@ def expand_with_neighbors(
     Raises:
         ValueError: `n_neighbors` or `power` is negative.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from entourage.embed import expand_with_neighbors
         >>> x = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]])
