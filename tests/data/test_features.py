@@ -197,6 +197,14 @@ def test_compressed_files_of_too_many_rows_are_refused(tmp_path: Path) -> None:
         read_features(path)
 
 
+def test_missing_numbers_of_tables_become_medians_if_requested(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.csv", "item,size,colour\na,1,red\nb,,red\nc,4,\nd,9,red\n")
+    assert read_features(path, text_columns=True).values.tolist() == [[1, 1], [4, 1], [4, 0], [9, 1]]
+    empty = write(tmp_path / "empty.csv", "item,size,weight\na,1,\nb,2,\n")
+    with pytest.raises(ValueError, match="column 'weight' is nan"):
+        read_features(empty, text_columns=True)
+
+
 def test_columns_of_text_become_indicators_if_requested(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     path.write_text("item,size,colour\na,1,red\nb,2,blue\nc,3,red\n")

@@ -62,8 +62,8 @@ def read_features(path: str | Path, *, text_columns: bool = False) -> FeatureTab
 
     Args:
         path: the file; its suffix determines the format. Pickles are never loaded.
-        text_columns: replace a column of text by an indicator column (0 or 1) for each of its values; otherwise such a
-            column is an error.
+        text_columns: replace a column of text by an indicator column (0 or 1) for each of its values, and a missing
+            number by the median of its column, in `.csv` and `.parquet` files; otherwise both are errors.
 
     Returns:
         The table. Costs O(n d) time and memory.
@@ -169,6 +169,8 @@ def _from_frame(
     text = [name for name in features.columns if text_columns and len(features) and _is_text(features[name])]
     if text:
         features = pd.get_dummies(features, columns=text, prefix_sep="=", dummy_na=False, dtype=np.float64)
+    if text_columns:
+        features = features.fillna(features.median(numeric_only=True))
     for name in features.columns:
         if len(features) and not _is_numeric(features[name]):
             raise ValueError(f"{path}: column {name!r} is not numeric; expected numbers in all columns of features")
