@@ -105,22 +105,3 @@ def test_groups_of_staves_have_a_bracket_or_a_brace_and_a_line_at_the_left(engra
         page = engrave(f"<score-partwise version='4.0'>{both}</score-partwise>")
         found = {s.label: s.staff for s in page.symbols if s.label in ("bracket", "brace", "barlineSystemic")}
         assert found == {kind: 1, "barlineSystemic": 1}
-
-
-def test_a_beam_is_one_symbol_at_every_level(engrave: Engrave) -> None:
-    def sixteenths(pitches: str) -> str:
-        ends = ("begin", "continue", "continue", "end")
-        beams = ["".join(f"<beam number='{n}'>{end}</beam>" for n in (1, 2)) for end in ends]
-        pairs = zip(pitches.split(), beams, strict=True)
-        return "".join(note(pitch, 2, "16th", beam) for pitch, beam in pairs)
-
-    def dotted() -> str:
-        first = note("C5", 6, "eighth", "<dot/><beam number='1'>begin</beam>")
-        return first + note("C5", 2, "16th", "<beam number='1'>end</beam><beam number='2'>backward hook</beam>")
-
-    page = engrave(build_score(sixteenths("C5 D5 E5 F5") + sixteenths("C5 A4 F4 C4") + dotted()))
-    beams = [box for s, box in zip(page.symbols, page.boxes, strict=True) if s.label == "beam"]
-    assert len(beams) == 2 + 2 + 2
-    widths = sorted(int(box[2] - box[0]) for box in beams)
-    assert widths[0] < widths[1] / 2  # the hook
-    assert {s.measure for s in page.symbols if s.label == "beam"} == {1}

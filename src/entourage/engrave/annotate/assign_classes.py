@@ -17,7 +17,6 @@ from entourage.engrave.annotate.grouping import (
     combine_dynamics,
     combine_graces,
     combine_times,
-    join_beams,
 )
 from entourage.engrave.annotate.mei import Event
 from entourage.engrave.render.marks import AnnotatedMarks, Group, Mark, Symbol
@@ -222,7 +221,6 @@ class _ClassAssigner:
                 self._glyph(i, mark)
             elif mark.shape == "area":
                 self._area(i, mark)
-        self.symbols = join_beams(self.symbols, self.marks, self.interline)
         for group, indices in self.barlines.items():
             self._barlines(group, indices)
         self.symbols += combine_dynamics(self.symbols, self.marks)

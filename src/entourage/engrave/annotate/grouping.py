@@ -64,41 +64,6 @@ def combine_graces(graces: Mapping[Group, list[int]], marks: Sequence[Mark]) -> 
     return combined
 
 
-def join_beams(symbols: Sequence[Symbol], marks: Sequence[Mark], interline: float) -> list[Symbol]:
-    """Join the pieces of beams, which Verovio draws from stem to stem except at the outer level.
-
-    Args:
-        symbols: symbols of the page; pieces that continue another one to the right are added to it.
-        marks: all marks of the page.
-        interline: pixels between staff lines.
-
-    Returns:
-        The symbols without the pieces that were added to others.
-    """
-    ends: dict[Group, list[tuple[float, float, Symbol]]] = {}  # right end of each beam so far, by group
-    joined: set[int] = set()
-    beams = [(_ends(marks[s.marks[0]]), s) for s in symbols if s.label == "beam"]
-    for (x0, y0, x1, y1), beam in sorted(beams, key=lambda each: each[0][0]):
-        found = ends.setdefault(beam.group, [])
-        near = [k for k, (x, y, _) in enumerate(found) if abs(x - x0) < interline / 4 and abs(y - y0) < interline / 4]
-        if near:
-            first = found.pop(near[0])[2]
-            first.marks.extend(beam.marks)
-            joined.add(id(beam))
-        else:
-            first = beam
-        found.append((x1, y1, first))
-    return [symbol for symbol in symbols if id(symbol) not in joined]
-
-
-def _ends(beam: Mark) -> tuple[float, float, float, float]:
-    """Return x and y of the middle of the left and of the right end of a beam."""
-    points = beam.edges[:, :2]
-    x0, x1 = float(points[:, 0].min()), float(points[:, 0].max())
-    left, right = points[points[:, 0] < x0 + 1], points[points[:, 0] > x1 - 1]
-    return x0, float(left[:, 1].mean()), x1, float(right[:, 1].mean())
-
-
 StaffKey = tuple[Group | None, int]  # a measure, and the number of a staff in it
 
 

@@ -26,7 +26,7 @@ from entourage.runs.records import RecordStore
 
 STATE = ".state"
 OUTPUT_FOLDERS = ("images", "segmentation", "instances", "xml_annotations", "sources")  # folders that tasks write to
-RULES_VERSION = 3  # version of the annotation rules; increased whenever annotations of a score change
+RULES_VERSION = 2  # version of the annotation rules; increased whenever annotations of a score change
 _META = b"entourage"
 _TEXT_FIELDS = ("name", "work", "source_sha256", "title", "composer", "source", "font")
 _PAGE_FIELDS = {"page": str, "number": int, "unlabelled": list}
