@@ -28,7 +28,8 @@ COMMANDS = {
     "--out cluster-tables.safetensors",
     "detect": "python -m experiments.detect_pages --scores SCORES --out pages --divide; "
     "python -m experiments.detect_pages --out pages --sets learn; "
-    "entourage detect train pages/learn-* --out run --minutes 7",
+    "entourage detect train pages/learn-* --out run --minutes 7; "
+    "python -m experiments.detect_training --scores SCORES --out further --minutes 18",
     "detect-muscima": "python -m experiments.detect_deepscores --muscima --minutes 4.5",
 }
 TRAINING_DATA = {
@@ -38,8 +39,10 @@ TRAINING_DATA = {
     "cluster-tables": "tables simulated by this package (`cluster/sampling/tables.py`): clouds, curves, nested shapes, "
     "counts, curved surfaces and no structure, with altered columns and rows; no real table",
     "detect": "pages engraved by this package: OpenScore Lieder (CC0) clean, as simulated scans and as simulated "
-    "photographs, in four of Verovio's five fonts, and composed pages; no work of the test sets",
-    "detect-muscima": "the 110 training pages of MUSCIMA++ 2.0 (CC BY-NC-SA 4.0), starting from `detect`",
+    "photographs, in four of Verovio's five fonts, and composed pages; then further pages of the same works and "
+    "compositions by Verovio and, cut to passages, by LilyPond; no work of the test sets. Steps and pages below are "
+    "those of the second training",
+    "detect-muscima": "the 110 training pages of MUSCIMA++ 2.0 (CC BY-NC-SA 4.0), starting from the first training of `detect`",
 }
 LICENCES = {"detect-muscima": "CC BY-NC-SA 4.0, as its training data: no commercial use"}
 OWN_LICENCE = "Apache-2.0"

@@ -127,8 +127,9 @@ def text(book: Ledger) -> str:
         for kind in KINDS
     ]
     header = ("detector, pages of", "pages", "symbols", "encoding", "detected", "difference, %", "mean of pages, %")
+    single = len({key.partition(": ")[0] for key in book.rows}) < 2
     pages = [
-        (key.partition(": ")[2], *(f"{row[kind][1]} / {row[kind][0]}" for kind in KINDS))
+        (key.partition(": ")[2] if single else key, *(f"{row[kind][1]} / {row[kind][0]}" for kind in KINDS))
         for key, row in book.rows.items()
     ]
     caption = "Detected symbols / symbols of the encoding by page:"

@@ -203,8 +203,12 @@ def _detect(path: Path) -> Iterator[Headline]:
             f"{published[2]} (ResNet, other split)",
         ),
     ):
-        (row,) = _rows(path, f"{detect_deepscores.SHIPPED}: {test}")
-        text = f"{data}, shipped small Deep Watershed Detector; {protocol}, {len(row['classes'])} classes"
+        rows = Ledger(path.stem, path.parent).rows
+        names = (detect_deepscores.SHIPPED, detect_deepscores.EARLIER)
+        name = next((name for name in names if f"{name}: {test}" in rows), names[0])
+        (row,) = _rows(path, f"{name}: {test}")
+        which = "shipped small Deep Watershed Detector" + ", weights of 0.1" * (name != names[0])
+        text = f"{data}, {which}; {protocol}, {len(row['classes'])} classes"
         n = f"{row['pages']} pages, {row['objects']:,} objects"
         yield Headline("detect", f"mAP {100 * row['mAP']:.1f} %", text, n, f"thesis {reference}", f"{path.stem}.md")
 
