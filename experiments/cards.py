@@ -42,7 +42,8 @@ TRAINING_DATA = {
     "photographs, in four of Verovio's five fonts, and composed pages; then further pages of the same works and "
     "compositions by Verovio and, cut to passages, by LilyPond; no work of the test sets. Steps and pages below are "
     "those of the second training",
-    "detect-muscima": "the 110 training pages of MUSCIMA++ 2.0 (CC BY-NC-SA 4.0), starting from the first training of `detect`",
+    "detect-muscima": "the 110 training pages of MUSCIMA++ 2.0 (CC BY-NC-SA 4.0), starting from the first training of "
+    "`detect`",
 }
 LICENCES = {"detect-muscima": "CC BY-NC-SA 4.0, as its training data: no commercial use"}
 OWN_LICENCE = "Apache-2.0"
