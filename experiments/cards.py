@@ -25,7 +25,9 @@ COMMANDS = {
     "cluster-points": "python -m experiments.cluster_points --networks default --from points --minutes 9 "
     "--ship src/entourage/weights/cluster-points.safetensors",
     "cluster-tables": "python -m experiments.cluster_tables_network --minutes 22 --workers 5 --device cuda "
-    "--out cluster-tables.safetensors",
+    "--out cluster-tables.safetensors; python -m experiments.cluster_tables_network "
+    "--recalibrate cluster-tables.safetensors --seed 21 --first 620 --n-max 500 "
+    "--out src/entourage/weights/cluster-tables.safetensors",
     "detect": "python -m experiments.detect_pages --scores SCORES --out pages --divide; "
     "python -m experiments.detect_pages --out pages --sets learn; "
     "entourage detect train pages/learn-* --out run --minutes 7; "

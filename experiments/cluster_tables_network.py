@@ -2,6 +2,11 @@
 
 python -m experiments.cluster_tables_network --minutes 22 --workers 5 --device cuda --out cluster-tables.safetensors
 
+python -m experiments.cluster_tables_network --recalibrate cluster-tables.safetensors --seed 21 --first 620 \
+    --n-max 500 --out src/entourage/weights/cluster-tables.safetensors
+
+The second command fits the output layer again on further tables, so that P(k) is calibrated.
+
 Tables are simulated by the processes while the network is trained. The best network so far is written once a minute,
 with validation scores on simulated tables that are not in the training data in a log next to it.
 """
@@ -18,8 +23,8 @@ from pathlib import Path
 import torch
 
 from entourage.cluster.sampling.tables import TableOptions
-from entourage.cluster.tables.scorer import PartitionScorer, save_scorer
-from entourage.cluster.tables.training import ExampleStream, train_scorer
+from entourage.cluster.tables.scorer import PartitionScorer, load_scorer, save_scorer
+from entourage.cluster.tables.training import ExampleStream, make_example, recalibrate, train_scorer
 from experiments.command import run_command
 
 
@@ -33,6 +38,7 @@ def main() -> None:
     parser.add_argument("--n-max", type=int, default=1000, help="Maximum number of items of a table.")
     parser.add_argument("--first", type=int, default=256, help="Tables to wait for before the first step.")
     parser.add_argument("--validation", type=int, default=400, help="Tables that are held out.")
+    parser.add_argument("--recalibrate", type=Path, default=None, help="Trained network whose output layer is fitted.")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the processes
@@ -45,6 +51,13 @@ def main() -> None:
             stream.write(json.dumps(scores) + "\n")
         print({name: round(value, 4) for name, value in scores.items()}, flush=True)
 
+    if options.recalibrate is not None:
+        scorer = load_scorer(options.recalibrate)
+        tables = TableOptions(n_max=options.n_max)
+        made = [make_example([options.seed, i], tables) for i in range(options.first)]
+        recalibrate(scorer, [one for one in made if one is not None])
+        save_scorer(scorer, options.out, {**notes, "recalibrated on": f"{options.first} further tables"})
+        return
     stream = ExampleStream(options.seed, options.workers, TableOptions(n_max=options.n_max))
     train_scorer(
         stream,

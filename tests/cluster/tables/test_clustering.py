@@ -68,7 +68,7 @@ def test_a_row_of_the_subset_keeps_its_own_value() -> None:
     X, _ = blobs()
     clustering = cluster_table(X, Silhouette())
     values = np.arange(150.0)[:, None]
-    np.testing.assert_allclose(clustering.extend(X, values), values, rtol=0.02, atol=0.05)
+    np.testing.assert_allclose(clustering.extend(X, values), values, rtol=0.02, atol=0.2)
 
 
 def test_probabilities_are_low_between_clusters() -> None:

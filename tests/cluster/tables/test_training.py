@@ -15,6 +15,7 @@ from entourage.cluster.tables.training import (
     evaluate_scorer,
     fit_scaling,
     make_example,
+    recalibrate,
     scorer_loss,
     train_scorer,
 )
@@ -71,6 +72,19 @@ def test_scores_of_a_validation_are_means_over_the_examples() -> None:
     assert scores["best_ari"] == pytest.approx(np.mean([e.ari.max() for e in made]), abs=1e-5)
     assert scores["choice_ari"] <= scores["best_ari"]
     assert 0 <= scores["count_k"] <= 1
+
+
+def test_recalibration_lowers_the_loss_and_changes_the_output_layer_only() -> None:
+    made = examples(10)
+    torch.manual_seed(0)
+    scorer = PartitionScorer(ScorerOptions(made[0].values.shape[1], width=16, depth=1, heads=2))
+    fit_scaling(scorer, made)
+    before = {name: value.clone() for name, value in scorer.state_dict().items()}
+    loss = evaluate_scorer(scorer, made, CPU)["loss"]
+    recalibrate(scorer, made)
+    assert evaluate_scorer(scorer, made, CPU)["loss"] < loss
+    changed = {name for name, value in scorer.state_dict().items() if not torch.equal(value, before[name])}
+    assert changed == {"out.weight", "out.bias"}
 
 
 class _Stream(ExampleStream):

@@ -22,6 +22,8 @@ from entourage.cluster.tables.scorer import PartitionScorer, count_log_probabili
 
 SUBSET_SIZE = 1200  # distinct rows that are processed together
 K_MAX = 50  # maximum number of clusters, if not given
+COUNT_WEIGHT = 0.5  # of log P(k) in the score of a candidate; selected on simulated tables and the tuning half
+CONSENSUS_WEIGHT = 10.0  # of the agreement with candidates of the same k, in their scores; selected likewise
 N_VOTES = 5  # neighbours that determine the cluster of an item outside of the subset
 CHUNK = 8192  # items whose neighbours are searched at once, to limit memory
 MIN_ROWS = 6  # fewer distinct rows are one cluster, as nothing can be estimated from them
@@ -70,9 +72,11 @@ class TableClustering:
         scaling: map from columns to prepared coordinates.
         table: prepared subset, m items.
         candidates: candidate partitions of the subset.
-        choice: log probability of each candidate to be the best, shape (number of candidates,).
+        choice: score of each candidate, shape (number of candidates,): the logarithm of its probability to be the best
+            one, and a part of that of its number of clusters.
         quality: expected adjusted Rand index of each candidate.
         count: P(k) for k = 1 to k_max.
+        agreement: adjusted Rand index of all pairs of candidates.
     """
 
     scaling: Scaling
@@ -81,17 +85,26 @@ class TableClustering:
     choice: Floats
     quality: Floats
     count: Floats
+    agreement: Floats
 
     def best(self, k: int | None = None) -> int:
         """Return the index of the best candidate, or of the best one with k clusters.
 
+        Among candidates with the same number of clusters, agreement with the others counts, too: their scores are
+        similar if the clusters overlap.
+
         Raises:
             ValueError: there is no candidate with k clusters.
         """
-        possible = [i for i, candidate in enumerate(self.candidates) if k is None or candidate.k == k]
-        if not possible:
+        if k is None:
+            k = self.candidates[int(self.choice.argmax())].k
+        possible = np.array([i for i, candidate in enumerate(self.candidates) if candidate.k == k], dtype=np.int64)
+        if not len(possible):
             raise ValueError(f"n_clusters is {k}; expected at most the number of distinct rows, {len(self.table)}")
-        return max(possible, key=lambda i: (self.choice[i], -self.candidates[i].k))
+        score = self.choice[possible]
+        weight = np.exp(score - score.max())
+        agreement = self.agreement[np.ix_(possible, possible)] @ weight / weight.sum()
+        return int(possible[(score + CONSENSUS_WEIGHT * agreement).argmax()])
 
     def subset_probabilities(self, k: int | None = None) -> Floats:
         """Return P(l | x_i, k) of the items of the subset, shape (m, k).
@@ -189,7 +202,7 @@ def cluster_table(
         count = np.zeros(limit)
         count[0] = 1
         lone = np.array([0.0 if candidate.k == 1 else -1e4 for candidate in candidates])
-        return TableClustering(scaling, table, candidates, lone, np.exp(lone), count)
+        return TableClustering(scaling, table, candidates, lone, np.exp(lone), count, np.eye(len(candidates)))
     features = describe(table, candidates)
     with torch.inference_mode():
         k = torch.from_numpy(features.k)[None]
@@ -198,8 +211,10 @@ def cluster_table(
         scores = scorer(values, agreement, k, mask)
         count = count_log_probabilities(scores.count, k, limit)[0].double().exp().numpy()
         choice = torch.log_softmax(scores.choice[0].double(), 0).numpy()
+        choice = choice + COUNT_WEIGHT * np.log(count[features.k - 1] + 1e-12)
         quality = scores.quality[0].double().sigmoid().numpy()
-    return TableClustering(scaling, table, candidates, choice, quality, count / count.sum())
+    similar = features.agreement.astype(np.float64)
+    return TableClustering(scaling, table, candidates, choice, quality, count / count.sum(), similar)
 
 
 def _propose(table: PreparedTable, k_max: int) -> list[Candidate]:

@@ -91,6 +91,10 @@ class PartitionScorer(nn.Module):
         Returns:
             Logits, shape (b, m) each. Costs O(b m^2 (width + heads)) time and memory per layer.
         """
+        return self.score(self.encode(values, agreement, k, mask), mask)
+
+    def encode(self, values: Tensor, agreement: Tensor, k: Tensor, mask: Tensor) -> Tensor:
+        """Return the representation of each candidate before the output layer, shape (b, m, width)."""
         x = self.lift(((values - self.mean) / self.scale).clamp(-6, 6))  # (b, m, width)
         log_k = k.clamp_min(1).to(x).log()
         difference = log_k.unsqueeze(1) - log_k.unsqueeze(2)  # (b, m, m)
@@ -102,7 +106,12 @@ class PartitionScorer(nn.Module):
         padding = torch.where(mask, 0.0, IMPOSSIBLE).to(x)[:, None, None]  # (b, 1, 1, m)
         for layer in self.layers:
             x = layer(x, relations, padding)
-        logits = self.out(self.norm(x)).float().masked_fill(~mask.unsqueeze(-1), IMPOSSIBLE)
+        encoded: Tensor = self.norm(x)
+        return encoded
+
+    def score(self, encoded: Tensor, mask: Tensor) -> Scores:
+        """Return the logits of encoded candidates, shape (b, m, width)."""
+        logits = self.out(encoded).float().masked_fill(~mask.unsqueeze(-1), IMPOSSIBLE)
         return Scores(*logits.unbind(-1))
 
 

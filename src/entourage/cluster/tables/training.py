@@ -29,6 +29,7 @@ MIN_ITEMS = 6  # distinct items of a training table
 AVERAGE = 0.998  # decay of the average of the weights
 WEIGHT_DECAY = 0.05
 WARMUP = 100  # steps
+PULL = (0.003, 0.003, 0.3)  # strength of the old output layer: of count, quality and choice
 REQUESTED = 20  # examples that are requested ahead, per process
 CHOICE_TEMPERATURE = 0.1  # of the adjusted Rand index in the targets of the choice
 
@@ -243,6 +244,46 @@ def evaluate_scorer(scorer: PartitionScorer, examples: Sequence[Example], device
     names = ("loss", "choice_ari", "choice_k", "quality_ari", "quality_k", "count_k", "given_ari", "best_ari")
     mean = torch.cat(rows, 1).mean(1).tolist()
     return dict(zip(names, mean, strict=True))
+
+
+def recalibrate(scorer: PartitionScorer, examples: Sequence[Example], *, passes: int = 12, seed: int = 0) -> None:
+    """Fit the output layer again, in place, on tables that are not in the training data.
+
+    After many passes over few tables a scorer is too certain of its training data. The last layer, fitted to the
+    features of other tables and pulled towards the old one, corrects this.
+
+    Args:
+        scorer: trained scorer, on the CPU.
+        examples: candidates of other tables than in training.
+        passes: passes over the examples.
+        seed: random seed of their order.
+    """
+    scorer.eval()
+    old = [value.detach().clone() for value in scorer.out.parameters()]
+    pull = torch.tensor(PULL)
+    optimizer = torch.optim.Adam(scorer.out.parameters(), 2e-3)
+    with torch.inference_mode():
+        hidden = [scorer.encode(*_inputs(batch)).clone() for batch in _single_batches(examples)]
+    rng = np.random.default_rng(seed)
+    for _ in range(passes):
+        for group in np.array_split(rng.permutation(len(examples)), max(1, len(examples) // 24)):
+            batch = Batch.of([examples[i] for i in group], torch.device("cpu"))
+            x = torch.nn.utils.rnn.pad_sequence([hidden[i][0].clone() for i in group], batch_first=True)
+            loss = scorer_loss(scorer.score(x, batch.mask), batch)
+            for value, before in zip(scorer.out.parameters(), old, strict=True):
+                loss = loss + (pull * (value - before).square().reshape(3, -1).sum(1)).sum()
+            optimizer.zero_grad()
+            torch.autograd.backward(loss)
+            optimizer.step()
+
+
+def _single_batches(examples: Sequence[Example]) -> Iterator[Batch]:
+    for example in examples:
+        yield Batch.of([example], torch.device("cpu"))
+
+
+def _inputs(batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return batch.values, batch.agreement, batch.k, batch.mask
 
 
 @torch.no_grad()
