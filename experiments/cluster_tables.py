@@ -185,7 +185,8 @@ def _text(ledger: Ledger) -> str:
         "of the network are independent of both halves. Mean ARI without and with the true number of clusters, and "
         "the fraction of sets with the right number:\n",
         _means(ledger),
-        "\nPublished tables with all their columns, ARI without the number of clusters, same settings:\n",
+        "\nPublished tables with all their columns, ARI without the number of clusters, same settings. How columns are "
+        "scaled was decided on the first four:\n",
         _named(ledger),
     ]
     for make in (_overlap_text, _altered_text, _calibration_text):
