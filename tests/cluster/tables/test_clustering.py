@@ -84,7 +84,7 @@ def test_distant_items_are_noise() -> None:
     X, _ = blobs(300, 3, 2)
     X[:4] = [[40, 40], [-40, 30], [20, -50], [-60, -60]]
     clustering = cluster_table(X, Silhouette(), n_clusters=3)
-    noise = clustering.is_noise(X, labels_of(clustering, X, 3))
+    noise = clustering.is_noise(X, labels_of(clustering, X, 3), 3)
     assert noise[:4].all()
     assert noise[4:].mean() < 0.05
 
