@@ -115,8 +115,8 @@ class Detector:
         >>> page = np.full((200, 900), 255, dtype=np.uint8)
         >>> page[80:129:12, 50:850] = 0  # the five lines of a staff
         >>> detections = Detector.load(device="cpu").detect(page)
-        >>> detections.names[0], detections.boxes[0].tolist()
-        ('staff', [50.0, 80.0, 850.0, 129.0])
+        >>> detections.names[0], detections.boxes[0, 1::2].tolist()  # top and bottom
+        ('staff', [80.0, 129.0])
     """
 
     def __init__(
