@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from experiments.command import run_command
+
 ROOT = Path(__file__).resolve().parents[1]
 GENERATED = "docs/results.md"
 SCALES = (1, 100, 0.001)  # fractions are quoted as percentages, milliseconds as seconds
@@ -153,4 +155,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_command(lambda: sys.exit(main()))

@@ -46,6 +46,7 @@ def test_an_interrupt_is_one_line(
 
 def test_sigint_exits_with_130() -> None:
     code = "import os, signal, sys, entourage.cli; m = sys.modules['entourage.cli.main']"
+    code += "; signal.signal(signal.SIGINT, signal.default_int_handler)"  # a shell in the background ignores SIGINT
     code += "; m.app = lambda **_: os.kill(os.getpid(), signal.SIGINT); m.main()"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (128 + signal.SIGINT, "", "entourage: stopped\n")

@@ -61,7 +61,12 @@ SHORTER: dict[str, dict[str, str]] = {
         "y[300:]": "y[300:340]",
     },
     "docs/read.md": _SMALL_PAGES,
-    "docs/serve.md": {"entourage serve photos-labels": "entourage serve photos-labels --source photos/"},
+    "docs/serve.md": {
+        "entourage serve photos-labels": "entourage serve photos-labels --source photos/",
+        "entourage serve music": "entourage serve music --source scans/",
+        "entourage serve index": "entourage serve index --source photos/",
+        "entourage serve groups": "entourage serve groups --source photos/",
+    },
     "docs/training.md": {
         "epochs=20": "epochs=2",
         "size = 96": "size = 32",
@@ -101,7 +106,14 @@ def prepare(name: str, folder: Path) -> None:
         prepare_music(folder)
 
 
-MUSIC = {"README.md", "docs/detect.md", "docs/engrave.md", "docs/read.md", "docs/how-to/read-a-page-of-music.md"}
+MUSIC = {
+    "README.md",
+    "docs/detect.md",
+    "docs/engrave.md",
+    "docs/read.md",
+    "docs/serve.md",
+    "docs/how-to/read-a-page-of-music.md",
+}
 
 
 def prepare_music(folder: Path) -> None:

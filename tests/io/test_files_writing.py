@@ -3,6 +3,8 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -204,3 +206,17 @@ def test_a_short_write_on_a_full_disk_is_one_of_no_space(tmp_path: Path, monkeyp
     with pytest.raises(OSError, match="No space left") as caught, atomic_path(tmp_path / "a.npy"):
         raise OSError("4096 requested and 512 written")
     assert caught.value.errno == errno.ENOSPC
+
+
+def test_temporary_files_of_killed_processes_are_deleted_before_the_file_is_written(tmp_path: Path) -> None:
+    target = tmp_path / "out.csv"
+    code = "import os, sys; from entourage.io.files import atomic_path\n"
+    code += "with atomic_path(sys.argv[1]) as temporary: temporary.touch(); os._exit(1)"
+    subprocess.run([sys.executable, "-c", code, str(target)], check=False, timeout=60)
+    (abandoned,) = tmp_path.iterdir()
+    assert is_unfinished(abandoned, target.name)
+    with atomic_path(target) as live, atomic_path(tmp_path / "other.csv") as other:
+        live.touch()
+        other.touch()
+        check_output_file(target, ".csv")
+        assert set(tmp_path.iterdir()) == {live, other}

@@ -114,7 +114,7 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
         target.parent.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
         raise ValueError(f"cannot write {target}: {target.parent} is not a folder; expected one") from error
-    temporary = target.with_name(_temporary_name(target, secrets.token_hex(8)))
+    temporary = target.with_name(_temporary_name(target, f"{secrets.token_hex(4)}{os.getpid():08x}"))
     try:
         yield temporary
         temporary.replace(target)
@@ -183,6 +183,19 @@ def remove_unfinished(folder: Path, *, recursive: bool = False) -> None:
             path.unlink(missing_ok=True)
 
 
+def _remove_abandoned(target: Path) -> None:
+    """Delete the temporary files of `atomic_path` for a file whose processes, by their names, no longer run."""
+    for path in target.parent.glob(f".*{target.suffix}"):
+        if is_unfinished(path, target.name):
+            process = int(path.name.removesuffix(target.suffix)[-8:], 16)
+            try:
+                os.kill(process, 0)
+            except ProcessLookupError:
+                path.unlink(missing_ok=True)
+            except (PermissionError, OverflowError):  # a process of another user, or no number of a process
+                continue
+
+
 def _temporary_name(target: Path, random: str) -> str:
     # The stem is truncated to keep the name below the limit of most file systems, 255 bytes.
     return f".{target.stem[:40]}.{random}{target.suffix}"
@@ -237,6 +250,8 @@ def check_outputs(
 def check_output_file(path: Path, suffix: str, inputs: Iterable[Path | None] = ()) -> None:
     """Check, before any work is done, that an output file has the required suffix, is writable and is not an input.
 
+    Temporary files that killed processes left for it are deleted.
+
     Args:
         path: the file to write.
         suffix: required suffix, such as ".html", so that a mistyped path does not overwrite an image or a table.
@@ -248,6 +263,7 @@ def check_output_file(path: Path, suffix: str, inputs: Iterable[Path | None] = (
     if path.is_dir() or path.suffix.lower() != suffix:
         raise ValueError(f"{path}: not a valid output file; expected a file whose name ends in {suffix}")
     check_outputs(path.parent, [path.name], inputs)
+    _remove_abandoned(path)
 
 
 def _check_writable(folder: Path) -> None:

@@ -277,7 +277,12 @@ def _shapes(context: _Context, labels: Labels, members: Floats, size: Floats) ->
     np.fill_diagonal(linear, np.inf)
     nearest = gap.argmin(1)
     cut = _valleys_between(z, labels, center, line, nearest)
-    return [*inside, *_summary(gap.min(1), size), *_summary(np.log(linear.min(1)), size), *_summary(cut, size)]
+    return [
+        *inside,
+        *_summary(gap.min(1), size),
+        *_summary(np.log(linear.min(1).clip(1e-12)), size),
+        *_summary(cut, size),
+    ]
 
 
 def _best_cuts(along: Floats, labels: Labels, size: Floats) -> Floats:
