@@ -68,3 +68,31 @@ def _match_groups(sizes: list[int], found: list[int]) -> list[int | None]:
             chosen[k] = group
             group -= 1
     return chosen
+
+
+def drop_repeated_signatures(measures: Sequence[Measure]) -> None:
+    """Remove keys, metres and clefs at the beginning of a page that are valid already.
+
+    Args:
+        measures: the measures of a part through all pages, which are changed in place.
+    """
+    key, meter = 0, None
+    clefs: dict[int, object] = {}
+    for index, measure in enumerate(measures):
+        if index and measure.key == key:
+            measure.key = None
+        if measure.meter is not None and meter is not None and _same_meter(measure.meter, meter):
+            measure.meter = None
+        key = key if measure.key is None else measure.key
+        meter = meter if measure.meter is None else measure.meter
+        kept = []
+        for staff, time, clef in sorted(measure.clefs, key=lambda item: item[1]):
+            if time > 0 or clefs.get(staff) != clef:
+                kept.append((staff, time, clef))
+            clefs[staff] = clef
+        measure.clefs = kept
+
+
+def _same_meter(new: tuple[int, int, str], old: tuple[int, int, str]) -> bool:
+    """Return whether a metre is valid already; one that is not printed is, if its measures are as long."""
+    return new == old or (new[2] == "hidden" and new[0] * old[1] == old[0] * new[1])

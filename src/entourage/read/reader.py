@@ -25,7 +25,7 @@ from entourage.read.formats.score_json import write_score
 from entourage.read.layout.lean import find_lean
 from entourage.read.layout.page import read_layout
 from entourage.read.orientation import UprightPage, find_upright, symbols_on_input, to_input_boxes
-from entourage.read.parts import SystemMusic, join_parts
+from entourage.read.parts import SystemMusic, drop_repeated_signatures, join_parts
 from entourage.read.rhythm.crossing import Method
 from entourage.read.score import Box, Chord, Direction, Measure, Note, PageInfo, Pitch, Score, measure_onsets
 from entourage.read.text.attach import Headings, attach_text
@@ -419,34 +419,10 @@ def join_pages(pages: Sequence[PageReading], title: str = "") -> Transcription:
             systems.append(system)
     parts = join_parts(systems)
     for part in parts:
-        _drop_repeated_signatures(part.measures)
+        drop_repeated_signatures(part.measures)
     headings = pages[0].headings if pages else Headings()
     names = next((page.headings.names for page in pages if len(page.headings.names) == len(parts)), [])
     for part, name in zip(parts, names, strict=False):
         part.name = name or part.name
     infos, symbols = [page.info for page in pages], [page.symbols for page in pages]
     return Transcription(parts, infos, title or headings.title, headings.authors, symbols)
-
-
-def _drop_repeated_signatures(measures: Sequence[Measure]) -> None:
-    """Remove keys, metres and clefs at the beginning of a page that are valid already."""
-    key, meter = 0, None
-    clefs: dict[int, object] = {}
-    for index, measure in enumerate(measures):
-        if index and measure.key == key:
-            measure.key = None
-        if measure.meter is not None and meter is not None and _same_meter(measure.meter, meter):
-            measure.meter = None
-        key = key if measure.key is None else measure.key
-        meter = meter if measure.meter is None else measure.meter
-        kept = []
-        for staff, time, clef in sorted(measure.clefs, key=lambda item: item[1]):
-            if time > 0 or clefs.get(staff) != clef:
-                kept.append((staff, time, clef))
-            clefs[staff] = clef
-        measure.clefs = kept
-
-
-def _same_meter(new: tuple[int, int, str], old: tuple[int, int, str]) -> bool:
-    """Return whether a metre is valid already; one that is not printed is, if its measures are as long."""
-    return new == old or (new[2] == "hidden" and new[0] * old[1] == old[0] * new[1])
