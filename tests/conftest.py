@@ -27,6 +27,7 @@ EXTRAS = {
     "benchmarks/test_embed_duplicates.py": ["faiss", "images", "train"],
     "benchmarks/test_fuzz_readers.py": ["music", "parquet"],
     "benchmarks/test_kill_commands.py": ["images", "music", "train"],
+    "benchmarks/test_read_speed.py": ["music"],
     "cli/test_config.py": ["music", "train"],
     "cli/test_detect.py": ["music"],
     "cli/test_embed.py": ["images", "train"],
